@@ -14,14 +14,17 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
+from advisor.decide.explanation.display import duration, quantity
+from advisor.decide.explanation.phrases import NAMES, UNITS
+from advisor.model.advice import Quantity
 from advisor.model.errors import BadInput
+from advisor.slurm.batch_script import SubmittedOptions, merged, options_like, read_options, read_script
 
 _HETEROGENEOUS: Final = "It is a heterogeneous job, whose parts stay together."
 
 if TYPE_CHECKING:
-    from advisor.decide.explanation.admin_comment import RecordedAdvice
     from advisor.service.exchange.protocol import AdviseReply
-    from advisor.slurm.batch_script import SubmittedOptions
 
 _LIMIT_BYTES = 4_000_000
 
@@ -59,8 +62,6 @@ def advise(
 
 
 def _options(script: Path | None, arguments: list[str]) -> SubmittedOptions:
-    from advisor.slurm.batch_script import SubmittedOptions, merged, read_options, read_script
-
     if script is None and not arguments:
         raise BadInput(
             "no job is described",
@@ -73,8 +74,6 @@ def _options(script: Path | None, arguments: list[str]) -> SubmittedOptions:
 
 def _warnings(options: SubmittedOptions, identity: dict[str, Any]) -> Iterator[str]:
     """Reasons why the answer may be about another job than the user meant."""
-    from advisor.slurm.batch_script import options_like
-
     for name in options.unknown:
         if not name.startswith("-"):
             yield f"{name} is ignored: give a script as --script {name}"
@@ -109,7 +108,6 @@ def _identity(user: str | None) -> dict[str, Any]:
 
 
 def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any]) -> dict[str, Any]:
-    from advisor.decide.explanation.admin_comment import parse_admin_comment
     from advisor.decide.explanation.wording import recorded_sentence, recorded_why
 
     recorded = parse_admin_comment(reply.admin_comment)
@@ -149,10 +147,6 @@ def _recorded(recorded: RecordedAdvice | None) -> dict[str, Any]:
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
-    from advisor.decide.explanation.display import duration, quantity
-    from advisor.decide.explanation.phrases import NAMES, UNITS
-    from advisor.model.advice import Quantity
-
     where = "in the cloud" if result["placement"] == "burst" else "on-premise"
     capacity = f" on {result['capacity']} capacity" if result["capacity"] else ""
     shadow = " (shadow mode: nothing would be changed)" if result["mode"] == "shadow" else ""

@@ -13,6 +13,8 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
+from advisor.model.errors import BadInput
+from advisor.model.periods import user_payer
 
 group = typer.Typer(help="Show the budgets, or set one.")
 
@@ -104,9 +106,6 @@ def set_budget(
 
 
 def _payer(account: str, user: str) -> str:
-    from advisor.model.errors import BadInput
-    from advisor.model.periods import user_payer
-
     if account and user:
         raise BadInput(
             "a budget is an account's or a user's, and both are named",

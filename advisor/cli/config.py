@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,8 @@ from advisor.cli.config_values import json_row, plain_written, setting_rows, tel
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_facts, print_table
+from advisor.decide.explanation.phrases import NAMES, PHRASES, PHRASES_WITH, UNITS
+from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
     from advisor.config import Finding, LoadedSettings
@@ -157,9 +160,6 @@ def hook(config: ConfigOption = None) -> None:
 @group.command("login-tool")
 def login_tool() -> None:
     """Print burst-why for login nodes; under the name burst-when it says when a job starts and ends."""
-    import json
-
-    from advisor.decide.explanation.phrases import NAMES, PHRASES, PHRASES_WITH, UNITS
     from advisor.slurm import hook_files
 
     words = {
@@ -179,7 +179,6 @@ def login_tool() -> None:
 def slurm(config: ConfigOption = None) -> None:
     """Print the lines of slurm.conf for the classes of cloud nodes (``ec2.classes``)."""
     from advisor.ec2.slurm_lines import slurm_lines
-    from advisor.model.errors import BadInput
 
     loaded = loaded_settings(config)
     lines = slurm_lines(loaded.settings)

@@ -11,6 +11,8 @@ from advisor.cli.config_values import history_of, plain_written, tell_written, w
 from advisor.cli.context import ConfigOption
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
+from advisor.decide.explanation.display import clean
+from advisor.service.admin.since import clock_text
 
 if TYPE_CHECKING:
     from advisor.service.state.records import Applied
@@ -23,9 +25,6 @@ def history(
 ) -> None:
     """List the changes of settings by commands and pages, newest first: who, when, why, from what to what."""
     entries = list(reversed(history_of(config).entries()))[:limit]
-
-    from advisor.decide.explanation.display import clean
-    from advisor.service.admin.since import clock_text
 
     def draw(console: Console) -> None:
         cells = [
@@ -51,8 +50,6 @@ def undo(
 
 
 def _words(entry: Applied) -> str:
-    from advisor.decide.explanation.display import clean
-
     changes = (
         f"{one.key}: {clean(one.before or 'default', 200)} to {clean(one.after or 'default', 200)}"
         for one in entry.changes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from advisor.cli.context import loaded_settings
+from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
     from advisor.config import LoadedSettings
@@ -23,7 +26,6 @@ def setting_rows(loaded: LoadedSettings, names: Sequence[str]) -> list[dict[str,
     from advisor.config.explaining import did_you_mean
     from advisor.config.redacting import redacted
     from advisor.config.reference import values_of
-    from advisor.model.errors import BadInput
 
     known = [word for one in definitions() for word in (one.section, one.key)]
     for name in names:
@@ -130,10 +132,6 @@ def history_of(config: Path | None) -> SettingsHistory:
 
 def _write(history: SettingsHistory, asked: Mapping[str, Any], reason: str, undoes: int | None) -> int | None:
     """Write settings; returns the change's number in the history, None where nothing changes."""
-    import time
-
-    from advisor.model.errors import BadInput
-
     try:
         made = history.apply(asked, author=_author(), reason=reason, now=time.time(), undoes=undoes)
     except BadInput as error:
@@ -145,8 +143,6 @@ def _write(history: SettingsHistory, asked: Mapping[str, Any], reason: str, undo
 
 def _author() -> str:
     """The Unix user; with sudo the one who used it."""
-    import os
-
     from advisor.files.owners import user_name
 
     if os.geteuid() == 0 and (name := os.environ.get("SUDO_USER")):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +17,7 @@ from rich.console import Console
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
+from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
     from advisor.history.ingest_report import IngestReport
@@ -93,11 +96,8 @@ def ingest_sacct(
 
     The first run reads a year. Repeating it, also after an interruption, adds no job twice.
     """
-    import time
-
     from advisor.history.ingest import sacct_since
     from advisor.history.store import HistoryStore
-    from advisor.model.errors import BadInput
     from advisor.service.observation.accounting import ingest_accounting
     from advisor.slurm.cli import CliBackend
 
@@ -167,10 +167,6 @@ def _plain(report: IngestReport) -> dict[str, Any]:
 
 
 def _epoch(date: str) -> float:
-    from datetime import UTC, datetime
-
-    from advisor.model.errors import BadInput
-
     try:
         moment = datetime.fromisoformat(date)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

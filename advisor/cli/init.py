@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import working
+from advisor.model.errors import BadInput, RetryLater
 
 if TYPE_CHECKING:
     from advisor.service.admin.doctor import Diagnosis
@@ -82,8 +84,6 @@ def _refuse_existing(path: Path) -> None:
     Raises:
         BadInput: The file exists (``init.exists``).
     """
-    from advisor.model.errors import BadInput
-
     if path.exists():
         mend = "Name another file with --output, or replace it with --force (see --dry-run)"
         raise BadInput("the file exists already", where=str(path), mend=mend, code="init.exists")
@@ -111,7 +111,6 @@ def _proposal_of_slurm(slurm_bin: Path | None) -> Proposal:
     Raises:
         BadInput: Slurm's commands are not there, or do not find slurmctld (``init.no_slurm``).
     """
-    from advisor.model.errors import BadInput, RetryLater
     from advisor.service.admin.found_site import proposal_for
 
     try:
@@ -133,8 +132,6 @@ def _proposal_of_lsf(envdir: Path) -> Proposal:
         BadInput: lsf.conf does not say where LSF is.
         RetryLater: LSF does not answer.
     """
-    import tempfile
-
     from advisor.lsf.backend import LsfBackend
     from advisor.model.settings import Settings
     from advisor.service.admin.found_lsf import FoundLsf, proposal_for_lsf

@@ -13,6 +13,7 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
+from advisor.decide.explanation.display import clean, duration, short_duration, usd
 from advisor.model.job_id import job_name, parse_job_id
 from advisor.service.admin.since import moment_text, parse_since, zone_text
 
@@ -64,8 +65,6 @@ def decisions(
 
 
 def _draw_decisions(console: Console, result: dict[str, Any]) -> None:
-    from advisor.decide.explanation.display import clean
-
     rows: Sequence[dict[str, Any]] = result["decisions"]
     counted: dict[str, int] = result["placements"]
     cells = [
@@ -124,8 +123,6 @@ def ledger(
 
 
 def _ledger_cells(console: Console, row: LedgerRow) -> tuple[str, ...]:
-    from advisor.decide.explanation.display import clean, short_duration
-
     saved, cost = row.saved_seconds_estimate, row.cost_usd
     return (
         job_name(row.job_id),
@@ -140,13 +137,10 @@ def _ledger_cells(console: Console, row: LedgerRow) -> tuple[str, ...]:
 
 
 def _usd(amount: float | None) -> str:
-    from advisor.decide.explanation.display import usd
-
     return "unknown" if amount is None else usd(amount)
 
 
 def _draw_ledger(console: Console, result: dict[str, Any]) -> None:
-    from advisor.decide.explanation.display import duration
     from advisor.service.admin.money import money_in_words
 
     rows: Sequence[LedgerRow] = result["rows"]

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
     from advisor.files.state_file import StateFile
@@ -35,7 +36,6 @@ def notify(
     `notices.repeat_hours` while it lasts, and when it is over. It tells at once of 50, 80 and 100 % of a
     budget, of instances that had to be ended, and of a new model that is worse than the one in force.
     """
-    from advisor.model.errors import BadInput
     from advisor.service.admin.model_troubles import seen_of_models
     from advisor.service.admin.notice_delivery import deliver
     from advisor.service.admin.notices import WAIT_SECONDS, Notice, conditions, decide, unkept, unremembered

@@ -9,20 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+from msgspec.structs import replace as changed
+from numpy.typing import NDArray
+
 from advisor.cli.progress import Tick
+from advisor.decide.submission.table_row import job_of
+from advisor.model.errors import BadInput, UseFallback
+from advisor.model.job import Job
+from advisor.model.machine import Asked, Machine, machine_index_by_partition
+from advisor.model.site import SiteState
+from advisor.model.table import JobTable
+from advisor.service.admin.since import parse_since
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from advisor.history.store import HistoryStore
-    from advisor.model.job import Job
-    from advisor.model.machine import Machine
     from advisor.model.settings import Settings
-    from advisor.model.site import SiteState
-    from advisor.model.table import JobTable
     from advisor.replay.closed_loop.own_jobs import AtHome, OwnJobs
     from advisor.service.exchange.snapshot import Snapshot
 
@@ -39,8 +43,6 @@ def lasting_state(settings: Settings) -> SiteState:
 
     Availability of capacity and the number of free reserved nodes differed at each submission.
     """
-    from msgspec.structs import replace as changed
-
     seen = _last_snapshot(settings).state
     lasting = changed(
         seen.cloud,
@@ -56,8 +58,6 @@ def lasting_state(settings: Settings) -> SiteState:
 
 def _last_snapshot(settings: Settings) -> Snapshot:
     """What `advisor control` has last seen; an empty one where that is not known."""
-    from advisor.model.errors import UseFallback
-    from advisor.model.site import SiteState
     from advisor.service.exchange import snapshot
 
     try:
@@ -76,9 +76,6 @@ def jobs_since(
         trace: A log, whose site is unknown; None: the site's history.
         processors: Those on-premise (``--nodes``); 0: as known.
     """
-    from advisor.model.site import SiteState
-    from advisor.service.admin.since import parse_since
-
     if trace is None:
         seen = lasting_state(settings)
         return seen, jobs_of_site(settings, seen, processors, lambda _: parse_since(since, time.time()))
@@ -102,9 +99,6 @@ def jobs_of_site(settings: Settings, seen: SiteState, processors: int, begin: Be
     Raises:
         BadInput: The window is empty.
     """
-    from msgspec.structs import replace as changed
-
-    from advisor.decide.submission.table_row import job_of
     from advisor.history.store import HistoryStore
     from advisor.replay.closed_loop import own_jobs as own
 
@@ -160,7 +154,6 @@ def _begin_of_window(begin: Begin, table: JobTable, ended_since: float) -> float
     Args:
         ended_since: The table has all jobs that have ended since then, epoch seconds.
     """
-    from advisor.model.errors import BadInput
     from advisor.replay.closed_loop.learned_runs import MAX_HISTORY
 
     if ended_since == -math.inf:
@@ -195,8 +188,6 @@ def _on_premise(
         machines: What the on-premise partitions consist of.
     """
     from advisor.decide.submission.cloud_terms import likely_slowdown_of, ratio_of
-    from advisor.decide.submission.table_row import job_of
-    from advisor.model.machine import Asked, Machine, machine_index_by_partition
     from advisor.replay.closed_loop.own_jobs import AtHome
     from advisor.service.learn.on_premise_equivalents import on_premise_outcome
 
@@ -231,7 +222,6 @@ def _jobs_of_log(trace: Path, processors: int, begin: Begin, tick: Tick) -> OwnJ
     Args:
         processors: Those on-premise; 0: as its header says, else the most that were ever busy at once.
     """
-    from advisor.decide.submission.table_row import job_of
     from advisor.replay.closed_loop import own_jobs as own
     from advisor.replay.sources import load_table
 

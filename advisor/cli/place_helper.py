@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import typer
 
 from advisor.cli.context import ConfigOption, settings_of
@@ -14,8 +16,6 @@ def register(app: typer.Typer) -> None:
 
 def place_helper(config: ConfigOption = None) -> None:
     """Submit placeholders, as requested on standard input, for jobs that run in the cloud."""
-    import sys
-
     from advisor.service.hedge.place_helper import serve
     from advisor.slurm.commands import Commands
     from advisor.slurm.placeholders import Placeholders

@@ -18,12 +18,15 @@ from advisor.cli.own_jobs import jobs_since
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.whatif import LogOption, NodesOption, ProcessesOption, SinceOption
+from advisor.model.advice import Capacity
+from advisor.model.site import SiteState
 from advisor.parallel import cores
 from advisor.replay.traces import find_trace
+from advisor.service.admin.plan_words import plan_table, plan_words
+from advisor.service.admin.rehearsal_words import fidelity_words
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
-    from advisor.model.site import SiteState
     from advisor.replay.closed_loop.own_jobs import OwnJobs
     from advisor.replay.closed_loop.sizing import Plan
 
@@ -122,7 +125,6 @@ def _result(
 
 def _terms(settings: Settings, own: OwnJobs, seen: SiteState, asked: _Asked) -> Plan:
     from advisor.decide.submission.cloud_terms import usd_per_core_hour
-    from advisor.model.advice import Capacity
     from advisor.replay.closed_loop.recommendation import PRICE
     from advisor.replay.closed_loop.site_settings import terms_of, world_of
     from advisor.replay.closed_loop.sizing import Plan
@@ -140,9 +142,6 @@ def _terms(settings: Settings, own: OwnJobs, seen: SiteState, asked: _Asked) -> 
 
 
 def _draw(console: Console, result: Mapping[str, Any]) -> None:
-    from advisor.service.admin.plan_words import plan_table, plan_words
-    from advisor.service.admin.rehearsal_words import fidelity_words
-
     first, last = plan_words(result)
     console.print(Text(first))
     headings, cells, best = plan_table(result)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from advisor.cli.output import stderr
+from advisor.decide.explanation.display import duration
 
 Tick = Callable[[str, int, int], None]
 """``tick(what, done, total)``; a total of 0 is unknown."""
@@ -88,8 +89,6 @@ class _Step:
 
     def left(self, now: float) -> str:
         """How long the step takes further, if it goes on as before; empty where that is not known."""
-        from advisor.decide.explanation.display import duration
-
         if not self.first < self.done < self.total:
             return ""
         seconds = (now - self.begun) * (self.total - self.done) / (self.done - self.first)

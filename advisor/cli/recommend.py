@@ -19,7 +19,10 @@ from advisor.cli.own_jobs import jobs_of_site, lasting_state
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.whatif import NodesOption, ProcessesOption
+from advisor.model.advice import Capacity
+from advisor.model.periods import period_days
 from advisor.parallel import Tick, cores
+from advisor.service.admin.recommend_words import reason_words, recommend_table, recommend_words
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
@@ -130,7 +133,6 @@ def _recommended(
         worth_of_hour,
     )
     from advisor.replay.closed_loop.site_settings import requeueable_share
-    from advisor.service.admin.recommend_words import reason_words
 
     with ticking("reading the history") as tick:
         own, asked, terms = _window(settings, weeks, nodes, processes or cores())
@@ -191,8 +193,6 @@ def _window(
 ) -> tuple[OwnJobs, Rehearsal, Terms]:
     """The jobs of the last weeks, the cloud as it is known, and the price as it is set."""
     from advisor.decide.submission.cloud_terms import usd_per_core_hour
-    from advisor.model.advice import Capacity
-    from advisor.model.periods import period_days
     from advisor.replay.closed_loop.recommendation import PRICE, begin_of
     from advisor.replay.closed_loop.rehearse import Rehearsal
     from advisor.replay.closed_loop.site_settings import terms_of, under_rules, world_of
@@ -211,8 +211,6 @@ def _window(
 
 
 def _draw(console: Console, result: Mapping[str, Any]) -> None:
-    from advisor.service.admin.recommend_words import recommend_table, recommend_words
-
     first, *others = recommend_words(result)
     console.print(Text(first))
     headings, cells = recommend_table(result)

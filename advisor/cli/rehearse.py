@@ -29,9 +29,12 @@ from advisor.cli.rehearse_shipped import (
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.cli.whatif import MAX_PROCESSES, MAX_PROCESSORS
+from advisor.model.advice import Capacity
 from advisor.model.errors import BadInput
+from advisor.model.site import CloudState
 from advisor.parallel import cores
 from advisor.replay.traces import find_trace
+from advisor.service.admin.rehearsal_words import fidelity_words, money_words, rehearsal_table, shipped_words
 
 if TYPE_CHECKING:
     from advisor.replay.closed_loop.rehearse import Rehearsal
@@ -194,8 +197,6 @@ def _asked(
 ) -> Rehearsal:
     """The rehearsal that the options ask for; a page that cannot be written is refused before it begins."""
     from advisor.decide.submission.cloud_terms import usd_per_core_hour
-    from advisor.model.advice import Capacity
-    from advisor.model.site import CloudState
     from advisor.replay.closed_loop.policies import chosen
     from advisor.replay.closed_loop.rehearse import CURVE_SHARES, Rehearsal
     from advisor.service.admin.plots import refuse_unwritable
@@ -212,13 +213,6 @@ def _asked(
 
 
 def _show(console: Console, result: Mapping[str, Any]) -> None:
-    from advisor.service.admin.rehearsal_words import (
-        fidelity_words,
-        money_words,
-        rehearsal_table,
-        shipped_words,
-    )
-
     console.print(Text(f"{result['trace']}: {money_words(result)}"))
     headings, cells = rehearsal_table(result["rows"])
     print_table(console, headings, cells, numbers=headings[1:])

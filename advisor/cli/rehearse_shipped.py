@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.context import loaded_settings
+from advisor.model.errors import BadInput
+from advisor.simulate.pool.rules import Rules
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
     from advisor.rehearsal.cloud_market import CloudMarket
-    from advisor.simulate.pool.rules import Rules
 
 ShippedOption = Annotated[
     bool,
@@ -94,8 +95,6 @@ class ShippedOptions:
         Raises:
             BadInput: One of them is given without it (``rehearse.shipped``).
         """
-        from advisor.model.errors import BadInput
-
         given = (
             *self.changes,
             *self.spot_traces,
@@ -154,7 +153,6 @@ class ShippedOptions:
 def rules_of(slurm_conf: Path | None) -> Rules | None:
     """The rules by which a cluster backfills; None: EASY."""
     from advisor.config.slurm_conf import value_in
-    from advisor.simulate.pool.rules import Rules
 
     if slurm_conf is None:
         return None

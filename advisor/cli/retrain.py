@@ -6,6 +6,7 @@ import os
 import resource
 import sys
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from rich.console import Console
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit, stderr
 from advisor.cli.progress import working
+from advisor.model.errors import BadInput, UseFallback
 
 if TYPE_CHECKING:
     from advisor.history.models import ModelStore
@@ -90,7 +92,6 @@ def _train_and_promote(
     probability_cut: float,
     force: bool,
 ) -> dict[str, Any]:
-    from dataclasses import asdict
 
     from advisor.predict.size.size_model import SizeModel
     from advisor.replay.backtest import backtest
@@ -131,7 +132,6 @@ def _kept(detail: str, *, code: str) -> dict[str, Any]:
 
 def _current(store: ModelStore) -> SizeModel | None:
     """The model in force; None when there is none, or another release made it with other features."""
-    from advisor.model.errors import BadInput, UseFallback
     from advisor.predict.size.size_model import SizeModel
     from advisor.service.submit.models import SIZE_KIND
 

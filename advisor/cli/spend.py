@@ -12,6 +12,9 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.tables import print_table
+from advisor.decide.explanation.display import clean, money, usd
+from advisor.model.periods import period_now
+from advisor.service.admin.since import parse_since
 
 
 def spend(
@@ -28,7 +31,6 @@ def spend(
     from advisor.history.store import HistoryStore
     from advisor.service.admin.cloud_written import known_so_far, predicted_against_billed
     from advisor.service.admin.money import spend_view
-    from advisor.service.admin.since import parse_since
 
     settings, now = settings_of(config), time.time()
     begin = parse_since(since, now)
@@ -40,8 +42,6 @@ def spend(
 
 
 def _draw(console: Console, result: dict[str, Any]) -> None:
-    from advisor.decide.explanation.display import clean, money, usd
-    from advisor.model.periods import period_now
     from advisor.service.admin.money import IDLE, NO_ACCOUNT, SUM, paid_in_words, reckoned_in_words
 
     if result.get("note"):

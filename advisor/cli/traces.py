@@ -12,7 +12,7 @@ from rich.console import Console
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
-from advisor.replay.traces import FOLDER
+from advisor.replay.traces import ACKNOWLEDGEMENT, ARCHIVE_URL, CATALOGUE, FOLDER, get, is_good, named
 
 group = typer.Typer(no_args_is_help=True, help="List and fetch public workload logs.")
 
@@ -31,8 +31,6 @@ FolderOption = Annotated[Path, typer.Option(help="Folder of the logs.", file_oka
 @group.command("list")
 def list_traces(folder: FolderOption = FOLDER, output: FormatOption = Format.TEXT) -> None:
     """List the logs that can be fetched, and which are here already."""
-    from advisor.replay.traces import ACKNOWLEDGEMENT, CATALOGUE, is_good
-
     rows = [
         {**asdict(trace), "is_here": is_good(folder / trace.file_name, trace)} for trace in CATALOGUE.values()
     ]
@@ -66,8 +64,6 @@ def get_trace(
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Fetch a log, check it, and print whom to acknowledge. An interrupted transfer is resumed."""
-    from advisor.replay.traces import ACKNOWLEDGEMENT, ARCHIVE_URL, get, named
-
     trace = named(name)
     what = f"fetching {trace.name}, bytes"
     with ticking(what) as tick:

@@ -10,26 +10,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
+import numpy as np
 import typer
+from rich.console import Console
 
 from advisor.cli import own_jobs
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking, working
 from advisor.cli.tables import print_table
+from advisor.model.table import JobTable
+from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
+from advisor.predict.knn.known import TARGETS, Target
+from advisor.predict.knn.tracker import StateColumns, states_of
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from advisor.history.models import ModelStore
     from advisor.model.settings import Settings
-    from advisor.model.table import JobTable
-    from advisor.predict.knn.features import Encoder
     from advisor.predict.knn.fitness import TuningProblem
-    from advisor.predict.knn.known import Target
     from advisor.predict.knn.parameters import KnnParameters
-    from advisor.predict.knn.tracker import StateColumns
     from advisor.predict.knn.tuning import GeneticSettings, TuningResult
 
 
@@ -123,7 +124,6 @@ def _tuned_weekly(task: _Task, trace: Path | None) -> dict[str, Any]:
     """Tune without the newest jobs; put in force what is better on them; the summary."""
     from advisor.history.parameters import CUTOFF_KIND, PARAMETERS_KIND
     from advisor.history.tuning_backtest import judge, row_before_newest
-    from advisor.predict.knn.known import TARGETS
 
     os.nice(10)  # the submit server on the same host comes first
     if task.store is not None:
@@ -159,7 +159,6 @@ def _saved(
 ) -> str | None:
     """Put parameters in force; return their version, or None if nothing is to be stored."""
     from advisor.history.parameters import save_parameters
-    from advisor.predict.knn.features import CUNHA_TABLE_I
 
     if task.store is None:
         return None
@@ -194,8 +193,6 @@ def _weekly_cutoff(
     task: _Task, log: _Log, parameters: Mapping[Target, KnnParameters]
 ) -> dict[str, Any] | None:
     """Choose the published rule's cutoff anew; put it in force unless it is worse than the current one."""
-    import msgspec
-
     from advisor.history.models import ModelStore
     from advisor.history.parameters import load_cutoff, save_cutoff
     from advisor.replay.cutoff_backtest import backtest_cutoff
@@ -234,9 +231,6 @@ def _table(trace: Path | None, settings: Settings) -> JobTable:
 
 
 def _log_of(table: JobTable, settings: Settings) -> _Log:
-    from advisor.predict.knn.features import Encoder
-    from advisor.predict.knn.tracker import states_of
-
     offset = table.utc_offset_seconds or settings.cluster.utc_offset_seconds
     encoder = Encoder(start_of_log=table.start_of_log, utc_offset_seconds=offset)
     return _Log(table=table, states=states_of(table), encoder=encoder)
@@ -247,7 +241,6 @@ def _in_force(
 ) -> dict[Target, KnnParameters]:
     from advisor.history.models import ModelStore
     from advisor.history.parameters import load_parameters, untuned_of
-    from advisor.predict.knn.features import CUNHA_TABLE_I
 
     chosen = store if store is not None else ModelStore(folder=settings.paths.models)
     return load_parameters(chosen, CUNHA_TABLE_I, untuned_of(settings.estimator, problems["wait"].schema))
@@ -255,7 +248,6 @@ def _in_force(
 
 def _problems(log: _Log, at: int | None, entries: int) -> dict[Target, TuningProblem]:
     from advisor.predict.knn.fitness import TuningProblem
-    from advisor.predict.knn.known import TARGETS
 
     return {
         target: TuningProblem.from_log(log.table, log.states, log.encoder, target, at=at, entries=entries)
@@ -273,11 +265,8 @@ def _results(problems: Mapping[Target, TuningProblem], task: _Task) -> dict[Targ
 
 def _search(problem: TuningProblem, target: Target, task: _Task) -> TuningResult:
     """Tune one estimator, with a bar."""
-    import numpy as np
-
     from advisor.history.parameters import untuned_of
     from advisor.predict.knn import tuning
-    from advisor.predict.knn.known import TARGETS
 
     what = f"tuning {target}"
     with ticking(what) as tick:
@@ -291,8 +280,6 @@ def _search(problem: TuningProblem, target: Target, task: _Task) -> TuningResult
 
 
 def _described(result: TuningResult) -> dict[str, Any]:
-    from advisor.predict.knn.features import CUNHA_TABLE_I
-
     best = result.parameters
     return {
         "rmse_before": result.rmse_before,

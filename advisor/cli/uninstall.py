@@ -13,6 +13,7 @@ from rich.text import Text
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import working
+from advisor.model.errors import AdvisorError, TellAdmin
 
 if TYPE_CHECKING:
     from advisor.model.settings import Settings
@@ -51,8 +52,6 @@ def uninstall(
 
 
 def _row(one: Remnant, *, dry_run: bool) -> dict[str, Any]:
-    from advisor.model.errors import AdvisorError
-
     row = {
         "state": "left to you" if one.undo is None else "would be undone",
         "what": one.what,
@@ -77,8 +76,6 @@ def remnants(settings: Settings) -> Remnants:
 
 
 def _run(*command: str) -> None:
-    from advisor.model.errors import TellAdmin
-
     try:
         done = subprocess.run(  # noqa: S603 - our own words, no shell
             command, capture_output=True, text=True, timeout=_SECONDS, check=False

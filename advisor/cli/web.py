@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, loaded_settings, settings_of
 from advisor.cli.output import Format, FormatOption, emit, stderr
+from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
     from advisor.config import LoadedSettings
@@ -73,9 +75,6 @@ def link(
     Users who may write the state folder (root and the service's user) can make one. It waits ten minutes; the
     browser that has used it stays signed in for twelve hours.
     """
-    import time
-
-    from advisor.model.errors import BadInput
     from advisor.web.links import Links
     from advisor.web.persons import Person, Role
 

@@ -18,6 +18,8 @@ from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.parallel import cores
 from advisor.replay.traces import find_trace
+from advisor.service.admin.rehearsal_words import fidelity_words
+from advisor.service.admin.whatif_words import whatif_table, window_words
 
 if TYPE_CHECKING:
     from advisor.config.loading import LoadedSettings
@@ -146,9 +148,6 @@ def _changed(loaded: LoadedSettings, asked: dict[str, Any]) -> Settings:
 
 
 def _draw(console: Console, result: Mapping[str, Any]) -> None:
-    from advisor.service.admin.rehearsal_words import fidelity_words
-    from advisor.service.admin.whatif_words import whatif_table, window_words
-
     console.print(Text(window_words(result)))
     headings, cells = whatif_table(result["rows"])
     print_table(console, headings, cells, numbers=headings[1:])

@@ -10,14 +10,15 @@ from rich.text import Text
 
 from advisor.cli.context import ConfigOption, settings_of
 from advisor.cli.output import Format, FormatOption, emit
+from advisor.decide.explanation.admin_comment import RecordedAdvice
+from advisor.decide.explanation.display import clean
 from advisor.model.errors import AdvisorError, BadInput
+from advisor.model.job import JobOutcome
+from advisor.model.job_id import JobId, array_of, parse_job_id
 from advisor.service.admin.since import clock_text
 
 if TYPE_CHECKING:
-    from advisor.decide.explanation.admin_comment import RecordedAdvice
     from advisor.history.records import AdviceRecord
-    from advisor.model.job import JobOutcome
-    from advisor.model.job_id import JobId
     from advisor.model.settings import Settings
     from advisor.slurm.recorded_advice import JobRecordInSlurm
 
@@ -37,8 +38,6 @@ def why(
     If the ledger does not have the job (its advice is a few seconds old, or this host has no ledger), the
     job's AdminComment is shown: the decisive answer and its numbers.
     """
-    from advisor.model.job_id import parse_job_id
-
     job_id = parse_job_id(job, where="JOBID")
     settings = settings_of(config)
     trouble: AdvisorError | None = None
@@ -86,7 +85,6 @@ def _nothing_known(job_id: JobId, seen: JobRecordInSlurm | None, scheduler: str)
 
 def _in_the_ledger(settings: Settings, job_id: int) -> tuple[AdviceRecord | None, JobOutcome | None]:
     from advisor.history.store import HistoryStore
-    from advisor.model.job_id import array_of
 
     with HistoryStore(settings.history_url) as store:
         found = store.advice_of(job_id)
@@ -117,7 +115,6 @@ def _in_slurm(settings: Settings, job_id: JobId) -> JobRecordInSlurm | None:
 
 
 def _emit_record(job_id: JobId, record: AdviceRecord, ended: JobOutcome | None, output: Format) -> None:
-    from advisor.decide.explanation.display import clean
     from advisor.decide.explanation.wording import explanation
     from advisor.service.admin.why_view import ledger_advice
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,15 +18,16 @@ from advisor.cli.progress import ticking
 from advisor.cli.tables import print_table
 from advisor.cli.traces import TraceOption
 from advisor.cli.whatif import ProcessesOption
+from advisor.decide.explanation.display import duration
 from advisor.model.errors import BadInput
 from advisor.papers.commands.choices import PlotOption
 from advisor.parallel import usual_processes
+from advisor.predict.knn.known import Target
 from advisor.replay.traces import find_trace
 
 if TYPE_CHECKING:
     from advisor.papers.placement.placement import PlacementOptions
     from advisor.papers.placement.placement_results import EstimatorQuality, Outcome, PlacementReplay
-    from advisor.predict.knn.known import Target
 
 _SKIP = 10_000
 """Rows before the window of the paper's tables."""
@@ -153,8 +155,6 @@ def result_of(
     trace: str, options: PlacementOptions, found: PlacementReplay, seconds: float
 ) -> dict[str, Any]:
     """What ``advisor replay placement --format json`` prints."""
-    from dataclasses import asdict
-
     return {
         "trace": Path(trace).name,
         "jobs": found.jobs,
@@ -174,8 +174,6 @@ def result_of(
 
 
 def _quality(qualities: Mapping[Target, EstimatorQuality]) -> dict[str, Any]:
-    from dataclasses import asdict
-
     wait, run = qualities["wait"], qualities["run"]
     return {
         "wait_mae": wait.mean_absolute_error,
@@ -231,8 +229,6 @@ def _cell(outcome: Outcome, way: str) -> str:
 
 def draw(console: Console, trace: str, found: PlacementReplay, seconds: float) -> None:
     """Draw the paper's table, in millions of seconds and fractions of the optimum."""
-    from advisor.decide.explanation.display import duration
-
     console.print(f"{Path(trace).name}: {found.jobs:,} jobs", markup=False)
     headings = ("o", *(way.replace("_", " ") for way in WAYS))
     rows = [(f"{row.factor:g}", *(_cell(getattr(row, way), way) for way in WAYS)) for row in found.rows]

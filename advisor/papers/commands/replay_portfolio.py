@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,8 +89,6 @@ def portfolio(  # noqa: PLR0917  (typer passes options by name)
 ) -> None:
     """Rent nodes for a log under each policy, and under a portfolio that chooses among them."""
     trace = find_trace(trace)  # before what takes seconds to be imported
-    import time
-
     from advisor.decide.portfolio.portfolio import Budget
     from advisor.decide.portfolio.portfolio_options import Options, usual_evidence, usual_margins
     from advisor.papers.portfolio import portfolio_replay as replay

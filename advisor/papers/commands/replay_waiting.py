@@ -16,6 +16,7 @@ from advisor.cli.rehearse import a_share
 from advisor.cli.tables import percent, print_table
 from advisor.cli.traces import TraceOption
 from advisor.cli.whatif import ProcessesOption
+from advisor.model.errors import BadInput
 from advisor.papers.commands.choices import PlotOption
 from advisor.parallel import usual_processes
 from advisor.replay.traces import find_trace
@@ -40,8 +41,6 @@ class DispatchOption(enum.StrEnum):
 
 def fixed_cores_of(text: str) -> int | None:
     """A number of cores, or None for the optimum."""
-    from advisor.model.errors import BadInput
-
     if text.strip().lower() == OPTIMAL:
         return None
     if not re.fullmatch(r"\d{1,7}", text.strip()) or int(text) < 1:
