@@ -127,6 +127,8 @@ class ProvisionLoop:
                     return
             nodes = behind.intersection(waiting[1].nodes)
             behind.update(waiting[1].nodes)
+            if waiting[1].operation == "resume_fail":
+                self._count_failed(waiting[1])
             if nodes:
                 # in another order an old suspend would end the instance of a newer resume
                 raise RetryLater(
@@ -221,7 +223,6 @@ class ProvisionLoop:
         )
         for node in wanted:
             self._booting.setdefault(node, self._resumed_jobs.asked_at(hand_over))
-        self._resumed_jobs.launched(hand_over)
         self._no_address |= {item.node for item in report.launched}
         self._no_address -= self._addresses.tell((item.node, item.private_ip) for item in report.launched)
         for item in report.launched:
@@ -284,17 +285,11 @@ class ProvisionLoop:
             )
 
     def _boot_failed(self, hand_over: HandOver) -> None:
-        """After Slurm's ResumeTimeout: make the node usable again and terminate its instance.
-
-        A failed boot counts once, however often the hand-over must be tried.
-        """
+        """After Slurm's ResumeTimeout: make the node usable again and terminate its instance."""
         nodes = hand_over.nodes
         if not nodes:
             return
         self._fleet.suspend(nodes)
-        if hand_over.identity not in self._counted:
-            self._counted[hand_over.identity] = self._clock.monotonic()
-            self._count_failed_boots(nodes)
         try:
             self._slurm.update_node(nodes, state="RESUME")
         except RetryLater:
@@ -303,6 +298,17 @@ class ProvisionLoop:
             down = [node.name for node in self._view.fresh().nodes if node.is_down and node.name in nodes]
             if down or self._view.poll_began < self._counted[hand_over.identity]:
                 raise
+
+    def _count_failed(self, asked: HandOver) -> None:
+        """Count a failed boot once, before its turn: while EC2 does not answer no hand-over is done."""
+        foreign = self._asked_nodes.foreign(asked)
+        if foreign is None or asked.identity in self._counted:
+            return
+        failed = asked.without(foreign)
+        failed = failed.without(self._late.came(failed.nodes))
+        self._counted[asked.identity] = self._clock.monotonic()
+        if failed.nodes:
+            self._count_failed_boots(failed.nodes)
 
     def boot_ended(self, node: str, instance: Instance) -> None:
         """Prepare that a node is given up before ResumeTimeout, as its instance has ended while it booted.

@@ -51,6 +51,9 @@ class ResumedJobs:
     def note_newest(self, waiting: Iterable[HandOver]) -> None:
         """Note which of the hand-overs that wait, oldest first, is the last word about each node."""
         waiting = tuple(waiting)
+        for asked in waiting:
+            if asked.operation == "resume" and asked.identity not in self._asked_at:
+                self._note_boots(asked)
         self._newest = {node: asked.identity for asked in waiting for node in asked.nodes}
         self._asked_at = {asked.identity: self.asked_at(asked) for asked in waiting}
         self._read_at = self._clock.monotonic()
@@ -128,7 +131,7 @@ class ResumedJobs:
         }
         return {node: up_at + limit for node, limit in longest.items() if limit < math.inf}
 
-    def launched(self, hand_over: HandOver) -> None:
+    def _note_boots(self, hand_over: HandOver) -> None:
         """Note for which jobs the nodes of a hand-over boot."""
         for node in hand_over.nodes:
             self._job_of.pop(node, None)

@@ -53,6 +53,35 @@ def test_f02_a_moved_job_goes_home_after_its_second_failed_boot_in_a_row(rig: Ri
     assert try_one("burst1", comes=False) == [home]  # moved again, it begins anew
 
 
+def test_f02_a_moved_job_goes_home_while_ec2_does_not_answer(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No hand-over is done then, for hours where credentials have expired; slurmctld tries node after node."""
+
+    def away(*_: object, **__: object) -> None:
+        raise RetryLater("EC2 does not answer", code="ec2.server")
+
+    monkeypatch.setattr(rig.fleet, "resume", away)
+    monkeypatch.setattr(rig.fleet, "suspend", away)
+    waiting = make_queued(7, admin_comment=comment(), queue="burst")
+    for failed in (1, 2):  # of one node, whose hand-overs queue up
+        rig.look(jobs=[make_queued(7, "CONFIGURING", admin_comment=comment(), queue="burst")])
+        rig.hand_over("resume", "burst1", {7: "burst1"})
+        for _ in range(3):
+            with pytest.raises(RetryLater):
+                rig.provision.act_on_handovers()
+        rig.hands.pass_by(600.0)
+        rig.look(jobs=[waiting])
+        rig.hand_over("resume_fail", "burst1")
+        for _ in range(3):
+            with pytest.raises(RetryLater):
+                rig.provision.act_on_handovers()
+        assert rig.cloud.boot_failures == failed
+    rig.provision.return_jobs()
+    assert ("job", (7,), {"partition": "onprem", "starttime": "now"}) in rig.slurm.told
+    assert rig.waiting == 4
+
+
 @pytest.mark.parametrize("is_during_the_boot", [True, False])
 def test_f02_a_restart_forgets_no_failed_boot(rig: Rig, *, is_during_the_boot: bool) -> None:
     waiting = make_queued(7, admin_comment=comment(), queue="burst")
