@@ -290,6 +290,16 @@ def test_a_message_that_a_page_quotes_is_one_of_ours(page: str, message: str) ->
     assert any(message in text_of(module) for module in (PROJECT / "advisor").rglob("*.py"))
 
 
+def test_a_heading_that_a_message_names_is_there() -> None:
+    found = [
+        (page, heading)
+        for module in (PROJECT / "advisor").rglob("*.py")
+        for page, _, heading in re.findall(r"docs/([\w-]+\.md),\s(['\"])([A-Z][^'\"]+)\2", text_of(module))
+    ]
+    assert len(found) > 5
+    assert [one for one in found if f"# {one[1]}\n" not in text_of(PROJECT / "docs" / one[0])] == []
+
+
 def test_the_step_that_stops_all_moves_clears_the_modes_of_partitions() -> None:
     settings = load(None, {}).settings.cluster
     acting = settings.model_copy(update={"modes": {"onprem": Mode.ACT}, "default_mode": Mode.SHADOW})

@@ -36,8 +36,9 @@ class SubmitSettings(Section):
     )
     breaker_failures: int = setting(
         2,
-        "After this many failures in a row the hook stops asking for `breaker_seconds`; jobs are then "
-        "accepted as submitted. It is in the hook's own copy, like `budget_seconds`.",
+        "After this many failures in a row the hook waits for no answer, and jobs are accepted as submitted, "
+        "until the server has answered a question that is left with it (`breaker_seconds`). It is in the "
+        "hook's own copy, like `budget_seconds`.",
         why="One failure can be chance. Each further one delays all submissions by `budget_seconds`, since "
         "slurmctld runs one hook at a time.",
         ge=1,
@@ -46,10 +47,10 @@ class SubmitSettings(Section):
     )
     breaker_seconds: float = setting(
         10.0,
-        "The time after which the hook tries the server again. It is in the hook's own copy, like "
-        "`budget_seconds`.",
-        why="A restart of `advisor serve` takes a few seconds; a longer pause leaves jobs without advice, a "
-        "shorter one delays submissions more often while the server is down.",
+        "How often the hook leaves a question with a server that has not answered, without waiting. It is in "
+        "the hook's own copy, like `budget_seconds`.",
+        why="A restart of `advisor serve` takes a few seconds; a longer pause leaves jobs without advice. No "
+        "submission is delayed by it.",
         unit="s",
         gt=0.0,
         le=3600.0,

@@ -6,10 +6,10 @@ from advisor.service.admin.status_words import advised_in_words, asked_again_in_
 
 
 def test_what_has_happened_is_said() -> None:
-    counts = {"places_kept": 1200, "brought_back": 3, "stayed": 2}
+    counts = {"places_kept": 1200, "brought_back": 3, "moved_again": 1, "stayed": 2}
     content = {"now": {"open": 4, "placing": 1}, "counts": counts, "small_requeued": 1, "small_left": 0}
     assert places_in_words(content) == (
-        "5 now, 1,200 so far, 3 brought back, 2 stayed in the cloud, "
+        "5 now, 1,200 so far, 3 brought back, 1 went there again, 2 stayed in the cloud, "
         "ran longer than small jobs may: 1 requeued, 0 left running"
     )
 

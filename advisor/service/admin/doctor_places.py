@@ -15,7 +15,9 @@ from advisor.service.admin.doctor import Diagnosis, error, guarded, ok, warning
 from advisor.service.hedge.place_helper import ask
 
 _CHECK: Final = "place helper"
-_ENABLE: Final = "systemctl enable --now advisor-places.socket (docs/options.md, Hedged starts)"
+_ENABLE: Final = (
+    "systemctl enable --now advisor-places.socket (docs/options.md, 'The helper that submits placeholders')"
+)
 _TIMEOUT_SECONDS: Final = 15.0
 """Long enough for systemd to start the helper."""
 

@@ -138,7 +138,7 @@ class SlurmExamination:
         if second and not self._settings.paths.shared:
             yield warning(
                 f"there is a second controller, {second}",
-                "Set paths.shared (install.md, Two controllers); else jobs stay on-premise while it acts",
+                "Set paths.shared (docs/install.md, 'Two controllers'); else jobs stay here while it acts",
             )
 
     def _requeues(self) -> Iterator[Diagnosis]:

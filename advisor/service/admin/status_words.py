@@ -178,7 +178,12 @@ def places_in_words(places: dict[str, Any]) -> str:
     now = sum((places.get("now") or {}).values())
     counts, without = places.get("counts") or {}, places.get("without")
     parts = [f"{now:,} now"] if now else []
-    words = {"places_kept": "so far", "brought_back": "brought back", "stayed": "stayed in the cloud"}
+    words = {
+        "places_kept": "so far",
+        "brought_back": "brought back",
+        "moved_again": "went there again",
+        "stayed": "stayed in the cloud",
+    }
     parts += [f"{counts[name]:,} {word}" for name, word in words.items() if counts.get(name)]
     if without:
         parts.append(f"hedged jobs without one: {without:,} (limits of jobs, or they may preempt others)")
