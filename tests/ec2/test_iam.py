@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from advisor.ec2 import interruptions
 from advisor.ec2.fleet import Fleet
 from advisor.ec2.journal import Intent
 from advisor.ec2.pools import FIRST_PAUSE_SECONDS
@@ -45,6 +47,15 @@ def statement(sid: str) -> dict[str, Any]:
 
 def actions(row: dict[str, Any]) -> list[str]:
     return [row["Action"]] if isinstance(row["Action"], str) else row["Action"]
+
+
+def test_the_rule_that_the_page_shows_sends_every_event_that_is_read() -> None:
+    page = (ROOT / "docs" / "iam.md").read_text(encoding="utf-8")
+    (pattern,) = re.findall(r"--event-pattern '(.+?)'", page, re.DOTALL)
+    assert set(json.loads(pattern)["detail-type"]) == interruptions._KINDS.keys()
+    (name,) = re.findall(r"put-rule --name (\S+)", page)
+    (source,) = [row["Condition"]["ArnLike"]["aws:SourceArn"] for row in statements("queue-policy")[:1]]
+    assert fnmatch(f"arn:aws:events:us-east-1:111122223333:rule/{name}", source)
 
 
 def make_intent(option: Capacity) -> Intent:
