@@ -5,7 +5,7 @@ The words are Slurm's: a queue of LSF is a partition, a host a node, and states 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -322,3 +322,8 @@ class Partition:
     is_preempted: bool = False
     allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     denied: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def is_partition_up(partitions: Iterable[Partition], name: str) -> bool:
+    """Whether a partition starts jobs; an admin who sets it down wants no node in it started either."""
+    return any(one.is_up for one in partitions if one.name == name)

@@ -17,7 +17,7 @@ from advisor.model.settings import (
     PortfolioSettings,
     Settings,
 )
-from advisor.model.snapshot import PENDING, RUNNING, ClusterSnapshot, QueuedJob
+from advisor.model.snapshot import PENDING, RUNNING, ClusterSnapshot, Partition, QueuedJob
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.portfolio.portfolio_loop import PortfolioLoop
@@ -74,6 +74,7 @@ class MemoryBurst:
     knows_site_factors: bool = True
     asked: dict[int, Demand] = field(default_factory=dict)
     saving: PowerSaving = field(default_factory=PowerSaving)
+    is_up: bool = True
     now: dict[str, frozenset[str]] = field(default_factory=dict)
     """States of nodes that have changed since the last snapshot."""
 
@@ -95,6 +96,9 @@ class MemoryBurst:
 
     def snapshot(self, now: float) -> ClusterSnapshot:
         return ClusterSnapshot(time=now, jobs=tuple(self.jobs.values()), nodes=tuple(self.nodes.values()))
+
+    def partitions(self) -> tuple[Partition, ...]:
+        return (Partition(name=BURST, is_up=self.is_up, nodes="burst[1-4]", total_processors=16),)
 
     def update_node(self, nodes: Collection[str], **changes: Any) -> None:
         self._call()

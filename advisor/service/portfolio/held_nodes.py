@@ -10,6 +10,7 @@ import structlog
 
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import RetryLater
+from advisor.model.snapshot import is_partition_up
 from advisor.service.cloud.node_weights import MAX_ADDED
 from advisor.service.portfolio.portfolio_view import RESERVED, BurstView
 from advisor.simulate.portfolio.moment import Moment
@@ -201,7 +202,7 @@ class SteeredNodes:
         ready = [node for node in asleep if node.power is NodePower.DOWN and node.name not in self._warmed]
         ready.sort(key=lambda node: node.weight or 0)
         names = [node.name for node in ready[:count]]
-        if names:
+        if names and is_partition_up(self._slurm.partitions(), self._partition):
             self._slurm.update_node(names, state="POWER_UP")
             self._warmed |= dict.fromkeys(names, now)
             self._note(names, now)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from advisor.decide.matching.acquirer import AcquirerPlan, AcquirerRules, acquire
 from advisor.decide.submission.capacity import is_never_spot
 from advisor.model.cluster import Node, NodePower
-from advisor.model.snapshot import ClusterSnapshot
+from advisor.model.snapshot import ClusterSnapshot, is_partition_up
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.observation.site_view import burst_nodes, processors_on_a_node
 from advisor.service.running.isolating import for_each
@@ -235,7 +235,8 @@ class AcquireLoop:
             return
         names = [node.name for node in kept.asleep if node.name not in self._record.asked]
         names = sorted(names, key=lambda name: self._record.not_before.get(name, 0.0))[:missing]
-        if names:
+        burst = self._settings.cluster.burst_partition
+        if names and is_partition_up(self._slurm.partitions(), burst):
             self._record.asked |= dict.fromkeys(names, now)
             self._save()  # first: the launch must know that the node is to be spot
             self.asked += len(names)

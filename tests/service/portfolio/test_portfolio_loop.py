@@ -272,6 +272,17 @@ def test_headroom_is_warmed_and_kept_warm(tmp_path: Path) -> None:
     assert states_told(world, "POWER_DOWN") == []
 
 
+def test_no_node_is_warmed_while_the_partition_is_down(tmp_path: Path) -> None:
+    """An admin who sets it down wants no more cloud nodes (docs/operate.md)."""
+    world = PortfolioWorld(tmp_path, leader="ODA-WSPT-WorstFit+h2+bf")
+    world.slurm.is_up = False
+    world.tick(3)
+    assert states_told(world, "POWER_UP") == []
+    world.slurm.is_up = True
+    world.tick()
+    assert states_told(world, "POWER_UP") == [("burst1", "burst2")]
+
+
 def test_a_kept_node_is_told_so_only_when_half_its_idle_time_is_over(tmp_path: Path) -> None:
     world = PortfolioWorld(tmp_path, leader="ODA-WSPT-WorstFit+h1+bf")
     world.slurm.saving = PowerSaving(idle_seconds=300.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,25 @@ def test_a_kept_node_that_is_paid_for_is_not_exchanged(tmp_path: Path) -> None:
     world.live(5 * HOUR, tick=100.0)
     assert [item.reservation_id for item in world.ec2.alive()] == ["cr-1"] * 3
     assert world.acquire.retired == 0
+
+
+def test_nodes_that_an_admin_ends_are_not_asked_for_while_the_partition_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/operate.md says how to end all cloud nodes: they were up again a minute later."""
+    world = StabilityWorld(
+        settings_of(tmp_path, acquirer={"kept_nodes": 3}, subnets=[STEADY]), generator=np.random.default_rng(0)
+    )
+    world.live(600.0)
+    assert len(world.ec2.alive()) == 3
+    up = world.slurm.partitions()
+    with monkeypatch.context() as patch:
+        patch.setattr(world.slurm, "partitions", lambda: tuple(replace(one, is_up=False) for one in up))
+        world.slurm.update_node(world.slurm.nodes, state="POWER_DOWN_FORCE")
+        world.live(2 * HOUR)
+        assert world.ec2.alive() == []
+    world.live(600.0)
+    assert len(world.ec2.alive()) == 3
 
 
 def test_where_no_node_is_kept_nothing_is_acquired(tmp_path: Path) -> None:
