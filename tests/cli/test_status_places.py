@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from advisor.service.admin.status_words import advised_in_words, asked_again_in_words, places_in_words
+from advisor.service.admin.status_words import (
+    _learned_rows,
+    advised_in_words,
+    asked_again_in_words,
+    places_in_words,
+)
 
 
 def test_what_has_happened_is_said() -> None:
@@ -32,3 +37,9 @@ def test_jobs_advised_without_a_hook_in_words() -> None:
     assert advised_in_words(counts) == "1,200 advised, the slowest 2 s after its submission; 30 moved"
     none = {"advised": 0, "moved": 0, "left_alone": 2, "slowest_seconds": 0.0}
     assert advised_in_words(none) == "0 advised; 0 moved; 2 left alone"
+
+
+def test_kept_promises_are_counted() -> None:
+    """As docs/expect.md and the changelog say."""
+    found = [dict(_learned_rows({"promises": {"made": made, "kept": 950, "open": {}}})) for made in (1000, 0)]
+    assert found == [{"promises": "950 of 1,000 that are over were kept"}, {}]

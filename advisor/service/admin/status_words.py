@@ -74,6 +74,9 @@ def _learned_rows(control: dict[str, Any]) -> list[tuple[str, str]]:
     text = asked_again_in_words(control.get("asking_again") or {})
     rows = [("cloud speed", ratios_in_words(ratios))] if ratios else []
     rows += price_rows(control.get("price") or {})
+    promises = control.get("promises") or {}
+    if promises.get("made"):
+        rows.append(("promises", f"{promises['kept']:,} of {promises['made']:,} that are over were kept"))
     if advising := control.get("advising"):
         rows.append(("without a hook", advised_in_words(advising)))
     return [*rows, ("waiting jobs", text)] if text else rows
