@@ -137,7 +137,9 @@ class Ec2Settings(Section):
     )
     endpoint_url: str | None = setting(
         None,
-        "The URL of the EC2 endpoint, for a VPC endpoint or an emulator. `AWS_ENDPOINT_URL` works as well.",
+        "The URL of an emulator, which is asked for every service of AWS. `AWS_ENDPOINT_URL` works as well. "
+        "For a VPC endpoint of one service put `AWS_ENDPOINT_URL_EC2` and the like into the environment of "
+        "`advisor control` (docs/iam.md).",
         why="botocore knows the public endpoint of each region.",
         expert=True,
     )

@@ -9,6 +9,7 @@ import pytest
 from advisor.ec2.clients import client
 from advisor.ec2.errors import ask
 from advisor.model.errors import TellAdmin
+from advisor.model.settings import Ec2Settings
 from advisor.testing.ec2 import Ec2Emulator
 
 pytestmark = pytest.mark.ec2
@@ -41,3 +42,19 @@ def test_keys_that_were_renewed_in_their_file_are_used_once_the_old_ones_are_ref
         list_instances()
     list_instances()
     assert signed_by == ["OLD", "OLD", "NEW"]
+
+
+def test_the_endpoint_of_one_service_is_of_that_service_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/iam.md names them for VPC endpoints, and the hosts that a firewall has to let through."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "made-up")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_EC2", "https://vpce-1.example")
+    hosts = {
+        service: client(service, Ec2Settings(region="eu-central-1")).meta.endpoint_url
+        for service in ("ec2", "sqs", "savingsplans", "service-quotas")
+    }
+    assert hosts.pop("ec2") == "https://vpce-1.example"
+    page = (Path(__file__).parents[2] / "docs" / "iam.md").read_text(encoding="utf-8")
+    for host in hosts.values():
+        assert host.removeprefix("https://").replace("eu-central-1", "REGION") in page
