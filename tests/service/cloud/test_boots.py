@@ -56,7 +56,7 @@ def test_f02_a_moved_job_goes_home_after_its_second_failed_boot_in_a_row(rig: Ri
 def test_f02_a_moved_job_goes_home_while_ec2_does_not_answer(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No hand-over is done then, for hours where credentials have expired; slurmctld tries node after node."""
+    """No hand-over is done then, for hours if keys have expired; slurmctld tries node after node."""
 
     def away(*_: object, **__: object) -> None:
         raise RetryLater("EC2 does not answer", code="ec2.server")

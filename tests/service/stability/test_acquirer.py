@@ -100,7 +100,8 @@ def test_nodes_that_an_admin_ends_are_not_asked_for_while_the_partition_is_down(
 ) -> None:
     """As docs/operate.md says how to end all cloud nodes: they were up again a minute later."""
     world = StabilityWorld(
-        settings_of(tmp_path, acquirer={"kept_nodes": 3}, subnets=[STEADY]), generator=np.random.default_rng(0)
+        settings_of(tmp_path, acquirer={"kept_nodes": 3}, subnets=[STEADY]),
+        generator=np.random.default_rng(0),
     )
     world.live(600.0)
     assert len(world.ec2.alive()) == 3
