@@ -58,7 +58,8 @@ class SubmitSettings(Section):
     )
     tell_user: bool = setting(
         True,
-        "Print one line on the user's terminal when the advisor moves the job.",
+        "Print one line on the user's terminal when the advisor moves the job, in the modes `advise` and "
+        "`opt-in` also when it would, and about what the job's comment asks for (`by=`, `data=`).",
         why="A user who sees another partition than the one they expected should learn the reason at once.",
         expert=True,
     )

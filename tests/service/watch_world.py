@@ -13,7 +13,7 @@ from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
 from advisor.model.job import PLACEHOLDER_COMMENT
 from advisor.model.settings import Settings
-from advisor.model.snapshot import ClusterSnapshot, JobView, QueuedJob
+from advisor.model.snapshot import ClusterSnapshot, JobView, Partition, QueuedJob
 from advisor.model.submit_limits import SubmitKey
 from advisor.service.hedge.going_again import SliceDecider
 from advisor.service.hedge.small_jobs import SmallJobs
@@ -46,6 +46,7 @@ class Queue:
         self.raised: list[tuple[int, int]] = []
         self.updated: list[tuple[int, dict[str, str]]] = []
         self.refuses = False
+        self.is_burst_up = True
         self.place_seconds = 0.0
         self.submits = 1.0
         self.asked_submits: list[tuple[Collection[str], Collection[str]]] = []
@@ -117,6 +118,9 @@ class Queue:
     def requeue_ended(self, job_ids: Collection[int]) -> None:
         self.requeued_ended += job_ids
         self.on_requeue()
+
+    def partitions(self) -> tuple[Partition, ...]:
+        return (Partition(name="burst", is_up=self.is_burst_up, nodes="burst[1-4]", total_processors=16),)
 
     def update_job(self, job_ids: Collection[int], changes: Mapping[str, str]) -> None:
         self.updated += ((job_id, dict(changes)) for job_id in job_ids)

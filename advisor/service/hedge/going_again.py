@@ -17,7 +17,7 @@ from advisor.decide.submission.rules import keeps_place
 from advisor.model.advice import HedgeKind
 from advisor.model.limits import limit_of
 from advisor.model.settings import Settings
-from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
+from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob, is_partition_up
 from advisor.service.hedge.placing import jobs_others_wait_for
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.running.clock import Clock
@@ -96,8 +96,10 @@ class GoingAgain:
         asked = {entry.job_id: self._asked_at.get(entry.job_id, now) for entry in back}
         due = [entry for entry in back if now - asked[entry.job_id] >= PERIOD_SECONDS]
         self._asked_at = asked | {entry.job_id: now for entry in due}
-        seen = {queued.job.job_id: queued for queued in snapshot.jobs} if due else {}
-        needed = jobs_others_wait_for(snapshot) if due else frozenset()
+        if not (due and is_partition_up(self._slurm.partitions(), self._settings.cluster.burst_partition)):
+            return
+        seen = {queued.job.job_id: queued for queued in snapshot.jobs}
+        needed = jobs_others_wait_for(snapshot)
 
         def consider(entry: HedgeEntry) -> None:
             queued, place = seen.get(entry.job_id), seen.get(entry.placeholder)

@@ -104,6 +104,18 @@ def test_it_is_asked_about_every_ten_minutes(world: World) -> None:
     assert ("burst" in str(world.queue.updated), entry_of(world).phase) == (False, Phase.RETURNING)
 
 
+def test_none_goes_again_while_the_burst_partition_is_down(world: World) -> None:
+    """An admin who sets it down wants no job there (docs/operate.md)."""
+    price = Price(STOP)
+    waiting_behind_its_place(world, price)
+    world.queue.is_burst_up = False
+    ask(world)
+    assert (price.asked, entry_of(world).phase) == ([], Phase.RETURNING)
+    world.queue.is_burst_up = True
+    ask(world)
+    assert world.queue.updated[-1] == (7, {"partition": "burst"})
+
+
 @pytest.mark.parametrize(
     "since",
     [
