@@ -22,7 +22,7 @@ from advisor.model.advice import Capacity
 from advisor.model.checkpoint_word import NO_CHECKPOINT
 from advisor.model.cluster import Node, NodePower
 from advisor.model.node_sets import expand
-from advisor.model.snapshot import RUNNING, QueuedJob
+from advisor.model.snapshot import RUNNING, QueuedJob, is_partition_up
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.site_view import burst_nodes
@@ -59,7 +59,8 @@ class BackToSpot:
             if item.is_alive and item.option is Capacity.ON_DEMAND and item.instance_id not in paid
         }
         found = list(islice(self._going(on_demand), _MOST)) if on_demand else []
-        if found:
+        burst = self._context.settings.cluster.burst_partition
+        if found and is_partition_up(self._context.slurm.partitions(), burst):
             for_each(self._still(found), self._send)
 
     def _going(self, on_demand: set[str | None]) -> Iterator[QueuedJob]:

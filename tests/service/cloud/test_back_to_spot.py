@@ -88,6 +88,13 @@ def test_any_other_job_stays(rig: Rig, fields: dict[str, Any]) -> None:
     assert sent(rig, replace(job(**fields), state=state)) == []
 
 
+def test_it_runs_on_while_the_burst_partition_is_down(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could not start there again: an admin who sets it down lets running jobs go on (docs/operate.md)."""
+    down = tuple(replace(one, is_up=False) for one in rig.slurm.partitions())
+    monkeypatch.setattr(rig.slurm, "partitions", lambda: down)
+    assert sent(rig) == []
+
+
 def test_where_it_is_not_worth_it_it_stays(rig: Rig) -> None:
     bought = Account(reserved=(ReservedInstances(name="ri", instance_type="c5.xlarge", zone="", count=2),))
     for context in (
