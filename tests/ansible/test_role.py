@@ -188,6 +188,7 @@ def test_second_run_changes_nothing(played: Played) -> None:
         ("run/advisor", 0o750),
         ("var/lib/advisor", 0o750),
         ("var/lib/advisor/handover", 0o2770),
+        ("var/lib/advisor/web", 0o700),
         ("var/log/advisor", 0o2770),
     ],
 )
@@ -299,10 +300,12 @@ def test_the_helper_stays_root_and_only_the_services_user_may_ask(played: Played
     assert "ListenStream=\nListenStream=/run/elsewhere.sock\n" in door
 
 
-def test_the_pages_may_write_nowhere(played: Played) -> None:
+def test_the_pages_may_write_their_own_folder_alone(played: Played) -> None:
+    """Wherever the state is: else no link could be used, which is removed then."""
     units = played.host.root / "etc" / "systemd" / "system"
     pages = (units / "advisor-web.service.d" / "site.conf").read_text()
-    assert "ReadWritePaths=" not in pages.partition("[Service]")[2]
+    written = [line for line in pages.partition("[Service]")[2].splitlines() if line.startswith("ReadWrite")]
+    assert written == [f"ReadWritePaths={played.host.root}/var/lib/advisor/web"]
     assert f"\nReadOnlyPaths=-{played.host.root}/var/lib/advisor -{played.host.root}/run/advisor\n" in pages
     assert f"Environment=ADVISOR_CONFIG={played.host.root}/etc/advisor/advisor.toml\n" in pages
 
