@@ -65,7 +65,8 @@ class SubmitSettings(Section):
     )
     allowed_uids: tuple[int, ...] = setting(
         (),
-        "User ids that may ask for advice besides root, SlurmUser and the user of the server.",
+        "User ids that may ask for advice besides root, SlurmUser and the user of the server. They may also "
+        "ask `advisor control` to start and end nodes, as slurmctld's programs do.",
         why="Only slurmctld needs to ask.",
         expert=True,
     )
