@@ -28,6 +28,7 @@ WANTED: Final = (
     "Eligible",
     "Start",
     "End",
+    "ElapsedRaw",
     "TimelimitRaw",
     "ReqCPUS",
     "AllocCPUS",
@@ -54,7 +55,7 @@ WANTED: Final = (
 _NOT_IN_EVERY_RELEASE: Final = frozenset(
     {"Eligible", "AllocTRES", "Constraints", "Restarts", "Licenses", "AdminComment", "DBIndex"}
 )
-_LAST_RESORT: Final = "ElapsedRaw"  # also a number; every release in use has it
+_LAST_RESORT: Final = "CPUTimeRAW"  # also a number; every release in use has it
 
 ENDED_STATES: Final = ("CD", "F", "CA", "TO", "OOM", "NF", "PR", "RQ", "BF", "DL", "RS")
 ENVIRONMENT: Final = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
@@ -248,6 +249,8 @@ def _outcome_of(
     record: dict[str, str], job_id: int, times: tuple[int, int, int], state: JobState
 ) -> JobOutcome:
     submit, start, end = times
+    if (elapsed := _whole(record.get("ElapsedRaw", ""))) is not None and start >= submit:
+        end = min(end, start + elapsed)  # without the time in which it was suspended
     used = _whole(record["AllocCPUS"]) or 0
     processors = max(1, _whole(record["ReqCPUS"]) or used)
     advised = _advised(record.get("AdminComment", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -73,10 +74,12 @@ def _outcome_of(record: JobFinish, memory_unit: MemoryUnit) -> JobOutcome:
     processors = max(1, record.processors or used)
     asked = read_resource_request(record.resource_request, processors, memory_unit)
     hosts = len({slots_and_host(host)[1] for host in record.hosts})
+    # without the time in which it was suspended; 0 and None: the release does not say
+    ran = min(record.running_seconds or math.inf, record.event_time - record.start_time)
     return JobOutcome(
         job=_job_of(record, processors, asked),
         start_time=float(record.start_time),
-        end_time=float(record.event_time),
+        end_time=float(record.start_time + ran),
         state=_state_of(record),
         processors_used=used or max(1, record.processors),
         memory_held_mb=asked.memory_mb or (asked.memory_mb_per_node or 0) * hosts,

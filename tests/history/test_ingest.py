@@ -14,7 +14,7 @@ from advisor.model import BadInput, JobState
 
 DATA = Path(__file__).parent / "data"
 HELP = (DATA / "sacct-helpformat-22.05.txt").read_text()
-NOT_RECORDED = {"AllocTRES", "Eligible"}
+NOT_RECORDED = {"AllocTRES", "Eligible", "ElapsedRaw"}
 FIELDS = [name for name in sacct.choose_fields(HELP) if name not in NOT_RECORDED]
 DELIMITER = "\x1efieldend"
 

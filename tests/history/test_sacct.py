@@ -17,7 +17,7 @@ from advisor.model.job import PLACEHOLDER_COMMENT
 DATA = Path(__file__).parent / "data"
 HELP_22_05 = (DATA / "sacct-helpformat-22.05.txt").read_text()
 FIELDS = sacct.choose_fields(HELP_22_05)
-RECORDED = [name for name in FIELDS if name not in {"AllocTRES", "Eligible"}]
+RECORDED = [name for name in FIELDS if name not in {"AllocTRES", "Eligible", "ElapsedRaw"}]
 """Fields that were asked for when `sacct-22.05.txt` was recorded."""
 DELIMITER = sacct.delimiter("5f1c2b9e8d7a6f30")
 
@@ -29,6 +29,7 @@ USUAL = {
     "Eligible": "1000",
     "Start": "1060",
     "End": "1100",
+    "ElapsedRaw": "40",
     "TimelimitRaw": "5",
     "ReqCPUS": "4",
     "AllocCPUS": "8",
@@ -296,6 +297,23 @@ def test_nobody_hides_his_work_by_a_placeholders_name(change: dict[str, str], *,
     assert (len(runs), report.malformed) == (0 if is_hidden else 1, 0)
 
 
+@pytest.mark.parametrize(
+    ("times", "run_seconds"),
+    [
+        ({"ElapsedRaw": "19"}, 19.0),  # 21 s of suspension between: as slurmdbd 22.05 said
+        ({"ElapsedRaw": "40"}, 40.0),
+        ({"ElapsedRaw": "41"}, 40.0),
+        ({"ElapsedRaw": ""}, 40.0),
+        ({"ElapsedRaw": "19", "Start": "900"}, 200.0),  # it was resized: its start is that of the whole run
+    ],
+)
+def test_time_in_which_a_job_was_suspended_is_no_run_time(times: dict[str, str], run_seconds: float) -> None:
+    (found,), _ = parse(times)
+    assert found.outcome is not None
+    assert found.outcome.run_seconds == run_seconds
+    assert found.end_time == 1100.0
+
+
 def test_long_names_are_cut() -> None:
     assert only(JobName="y" * 10_240).job.name == "y" * 1000
 
@@ -307,7 +325,7 @@ def test_columns_of_22_05_and_of_newer_releases() -> None:
     newer = sacct.choose_fields(HELP_22_05 + " Restarts Licenses")
     assert {"Restarts", "Licenses"} < set(newer)
     older = HELP_22_05.replace("DBIndex", "").replace("Constraints", "")
-    assert sacct.choose_fields(older)[-1] == "ElapsedRaw"
+    assert sacct.choose_fields(older)[-1] == "CPUTimeRAW"
 
 
 @pytest.mark.parametrize("text", ["", "sacct: command not found"])

@@ -42,6 +42,15 @@ Outcome = Callable[..., JobOutcome]
 Run = Callable[..., EndedRun | None]
 
 
+@pytest.mark.parametrize(
+    ("running", "seconds"), [(1200, 1200.0), (3000, 3000.0), (9000, 3000.0), (0, 3000.0)]
+)
+def test_time_in_which_a_job_was_suspended_is_no_run_time(
+    outcome: Outcome, running: int, seconds: float
+) -> None:
+    assert outcome(running_seconds=running).run_seconds == seconds
+
+
 def test_every_field(outcome: Outcome) -> None:
     ended = outcome(
         run_limit=7200,
