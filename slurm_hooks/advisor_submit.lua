@@ -389,6 +389,12 @@ local function asks_layout(job)
   return false
 end
 
+-- With --spread-job slurmctld sets max_nodes itself, after the hook: a node for each task
+local function is_spread(job)
+  local bit = number(slurm.SPREAD_JOB, 64)
+  return bit and floor((number(job.bitflags, 64) or 0) / bit) % 2 == 1
+end
+
 local function generic_resources(job)
   local of_nodes = besides_processors(job.tres_per_node)
   if not of_nodes then
@@ -482,7 +488,7 @@ local function describe(job, part_list)
   count, too_long = 2, nil
   asked.time_limit, asked.home_limit, asked.min_cpus, asked.min_nodes = nil, nil, nil, nil
   asked.min_mem_per_cpu, asked.min_mem_per_node, asked.is_endless = nil, nil, nil
-  asked.num_tasks, asked.ntasks_per_node = nil, nil
+  asked.num_tasks, asked.ntasks_per_node, asked.max_nodes = nil, nil, nil
   for i = 1, #NUMBERS, 3 do
     local name, unset = NUMBERS[i], NUMBERS[i + 2]
     local value = job[name]
@@ -493,6 +499,10 @@ local function describe(job, part_list)
     elseif value == INFINITE and name == "time_limit" then
       asked.is_endless = true
     end
+  end
+  if not asked.max_nodes and (asked.num_tasks or 1) > 1 and is_spread(job) then
+    asked.max_nodes = asked.num_tasks
+    put_number(',"max_nodes":', asked.max_nodes)
   end
   for i = 1, #TEXTS, 3 do
     local value = job[TEXTS[i]]
@@ -584,18 +594,18 @@ local function over_memory(wanted, partition, name)
   return wanted and (number(partition[name], 64) or 0) > 0 and over(wanted, partition, name)
 end
 
-local function is_over_limits(job, partition)
+local function is_over_limits(partition)
   if over(asked.time_limit or asked.home_limit, partition, "max_time")
     or over(asked.min_cpus, partition, "total_cpus") or over(asked.min_nodes, partition, "max_nodes")
     or over(asked.min_nodes, partition, "total_nodes")
-    or over(number(job.max_nodes, 32), partition, "max_nodes") -- slurmctld never starts `-N2-4` above it
+    or over(asked.max_nodes, partition, "max_nodes") -- slurmctld never starts `-N2-4` above it
     or over_memory(asked.min_mem_per_cpu, partition, "max_mem_per_cpu")
     or over_memory(asked.min_mem_per_node, partition, "max_mem_per_node") then
     return true
   end
   if asked.is_endless and number(partition.max_time, 32) then return true end
   local fewest = number(partition.min_nodes, 32) or 0
-  return fewest > 1 and (number(job.max_nodes, 32) or fewest) < fewest
+  return fewest > 1 and (asked.max_nodes or fewest) < fewest
 end
 
 -- Whether each partition that the user chose is too short for the job. Where it is, sbatch refuses the job,
@@ -632,7 +642,7 @@ end
 local function fits(job, partition, name)
   if not partition then return false, "partition " .. name .. " is not open to this user" end
   if number(partition.state_up, 32) ~= 3 then return false, "partition " .. name .. " is not up" end
-  if is_over_limits(job, partition) then
+  if is_over_limits(partition) then
     return false, "job is over the limits of partition " .. name
   end
   if number(job.reboot, 16) == 1 then return false, "job wants its nodes booted anew" end

@@ -111,6 +111,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         prefer: Features named in ``--prefer``; slurmctld refuses a job that prefers what no node has.
         task_processors: Processors that each of its tasks has on one node (``--cpus-per-task``).
         tmp_disk: Temporary disk that each of its nodes must have, MiB; keeps a job on-premise.
+        most_nodes: Nodes that it takes where so many are free, as cloud nodes mostly are (``--nodes=1-3``,
+            ``--spread-job``); None: those that it needs.
     """
 
     job_id: int
@@ -152,6 +154,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     task_processors: int = 1
     prefer: tuple[str, ...] = ()
     whole_cores: bool = False
+    most_nodes: int | None = None
 
     @property
     def payers(self) -> tuple[str, ...]:
@@ -187,7 +190,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return msgspec.structs.replace(self, memory_mb_per_node=whole, memory_mb=total)
 
     def nodes_of_size(self, processors: int, memory_mb: int) -> int:
-        """Nodes of one size that it needs, at least one (for an array: one task of it).
+        """Cloud nodes of one size that it takes, at least one (for an array: one task of it).
 
         A task has its processors on one node, and there the memory of each of these as well where the user
         has asked for memory by processors (``--mem-per-cpu``). Where a node has no room for a single task,
@@ -199,7 +202,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """
         if self.whole_cores:
             processors = max(1, processors // 2)
-        nodes, task = max(self.nodes or 1, -(-self.processors // processors)), self.task_processors
+        least = max(self.nodes or 1, self.most_nodes or 1)
+        nodes, task = max(least, -(-self.processors // processors)), self.task_processors
         of_all = self.memory_mb if memory_mb and self.memory_mb_per_node is None else None
         if task == 1 and not of_all:
             return nodes
@@ -234,7 +238,8 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         job: The job as its user submitted it.
         start_time, end_time: Seconds, same clock as ``job.submit_time``. ``start_time`` is the *last* start
-            of a requeued job.
+            of a requeued job. Time in which Slurm had suspended it is left out: ``end_time`` is that much
+            sooner.
         processors_used: Processors it held; the requested number where the log does not say.
         memory_held_mb, gpus_held: What it held on all its nodes, memory in MiB; 0 where the log does not say.
         ineligible_seconds: Of its wait the time in which it might not start: it was held, deferred, or waited

@@ -182,6 +182,7 @@ class Machine(NamedTuple):
         terms: Of each partition; empty: they are not known.
         subsets: Those of its nodes to which some jobs are bound.
         threads: Processors of each core, where jobs get whole cores.
+        node_gpus: GPUs of the node that has most; 0: not known.
     """
 
     partitions: tuple[str, ...]
@@ -192,6 +193,7 @@ class Machine(NamedTuple):
     terms: tuple[PartitionTerms, ...] = ()
     subsets: tuple[Subset, ...] = ()
     threads: int = 1
+    node_gpus: int = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -251,7 +253,12 @@ class Machine(NamedTuple):
         return (*found, gpus) if self.gpus else found
 
     def _here(self, asked: Asked) -> Asked:
-        """The same request on whole cores; of several partitions only those of this machine."""
+        """The same request on whole cores; of several partitions only those of this machine.
+
+        Slurm shows one node, and a processor, of a waiting ``--gpus=6`` that gets two.
+        """
+        if self.node_gpus and (least := -(-asked.gpus // self.node_gpus)) > asked.nodes:
+            asked = asked._replace(nodes=least, processors=max(asked.processors, least))
         if self.threads > 1:
             of_node = -(-asked.processors // asked.nodes)
             cores = of_node if asked.whole_cores else -(-of_node // self.threads)

@@ -175,7 +175,7 @@ class CloudState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         None while the size of a node is unknown and the job requests no number of nodes (0 is no request).
         """
         if not self.processors_per_node:
-            return job.nodes or None
+            return job.most_nodes or job.nodes or None
         return job.nodes_of_size(self.processors_per_node, self.memory_mb_per_node)
 
     def nodes_at_most(self, job: Job) -> int:

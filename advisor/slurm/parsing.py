@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -56,6 +55,7 @@ JOB_COLUMNS: Final = (
     "Licenses",
     "tres-per-node",
     "tres-alloc",
+    "cpus-per-tres",
     "OverSubscribe",
     "Dependency",
     "Feature",
@@ -69,12 +69,12 @@ SUBMITTED_COLUMNS: Final = (
     "tres-per-job",
     "tres-per-task",
     "tres-per-socket",
-    "cpus-per-tres",
     "mem-per-tres",
     "MinCpus",
     "MinTmpDisk",
     "cpus-per-task",
     "burstbuffer",
+    "MaxNodes",
     "EligibleTime",
     "Nice",
     "Prefer",
@@ -160,7 +160,7 @@ def _queued_job(row: Mapping[str, str]) -> QueuedJob | None:
         admin_comment=records.text(row["admin_comment"], 4096) or "",
         memory_mb=memory,
         node_memory_mb=of_node,
-        gpus=_gpus(tres, job),
+        gpus=_gpus(row, job.nodes),
         is_of_array=records.text(row["ArrayTaskID"]) is not None,
     )
 
@@ -191,22 +191,30 @@ def _nodes(row: Mapping[str, str]) -> int | None:
     return max(_least_nodes(tres_of(row)), min(nodes, tasks))
 
 
-def _gpus(tres: Mapping[str, str], job: Job) -> int:
+def _processors(row: Mapping[str, str], nodes: int | None) -> int:
+    """Processors that a job has, or that a waiting one will get at least.
+
+    slurmctld shows one of ``--gpus=4 --cpus-per-gpu=8`` and of ``--nodes=2-4`` until the job starts.
+    """
+    shown = records.leading(row["NumCPUs"]) or 1
+    if state_of(row["State"]) != PENDING:
+        return max(1, shown)
+    return max(1, shown, _least_nodes(tres_of(row)), gpu_count(row["cpus-per-tres"]) * _gpus(row, nodes))
+
+
+def _gpus(row: Mapping[str, str], nodes: int | None) -> int:
     """GPUs on all nodes; a site whose ``AccountingStorageTRES`` does not name them shows those of a node."""
-    counted = records.leading(tres.get(_GPUS, ""))
-    if counted is not None or job.gres is None:
-        return counted or 0
-    return gpu_count(job.gres) * (job.nodes or 1)
+    counted = records.leading(tres_of(row).get(_GPUS, ""))
+    return gpu_count(row["tres-per-node"]) * (nodes or 1) if counted is None else counted
 
 
 def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> Job:
-    processors = max(1, records.leading(row["NumCPUs"]) or 1)
     nodes = _nodes(row)
     constraint = records.text(row["Feature"])
     return Job(
         job_id=job_id,
         submit_time=submit,
-        processors=processors,
+        processors=_processors(row, nodes),
         user=records.text(row["UserName"]) or f"{records.user_id(row['UserID'])}",
         group=records.text(row["GroupName"]),
         queue=partition,
@@ -241,10 +249,12 @@ def submitted_job(row: Mapping[str, str]) -> SubmittedJob | None:
     tres = tres_of(row)
     memory, min_memory = mebibytes(tres.get("mem", "")), mebibytes(row["MinMemory"])
     nodes = _least_nodes(tres)  # NumNodes is estimated
+    most = records.leading(row["MaxNodes"]) or 0  # as NumNodes where its user gave none
     job = structs.replace(
         queued.job,
         queue=",".join(queued.partitions),
         nodes=nodes if nodes > 1 else None,
+        most_nodes=most if most > (records.leading(row["NumNodes"]) or 0) else None,
         memory_mb=(memory or None) if min_memory else None,
         memory_mb_per_node=min_memory if min_memory == 0 or _is_of_nodes(row, tres) else None,
         gres=_resources(row, nodes),
@@ -333,11 +343,11 @@ def partitions(text: str) -> tuple[Partition, ...]:
                 is_up=pairs.get("State") == "UP",
                 nodes=records.text(pairs.get("Nodes", ""), 65536) or "",
                 total_processors=records.leading(pairs.get("TotalCPUs", "")) or 0,
-                max_minutes=_minutes(pairs.get("MaxTime", "")),
-                suspend_seconds=suspend_seconds(pairs.get("SuspendTime", "")),
+                max_minutes=records.minutes(pairs.get("MaxTime", "")),
+                suspend_seconds=records.suspend_seconds(pairs.get("SuspendTime", "")),
                 resume_seconds=records.leading(pairs.get("ResumeTimeout", "")),
                 is_default=pairs.get("Default") == "YES",
-                default_minutes=_minutes(pairs.get("DefaultTime", "")),
+                default_minutes=records.minutes(pairs.get("DefaultTime", "")),
                 total_nodes=records.whole(pairs.get("TotalNodes", "")),
                 min_nodes=records.whole(pairs.get("MinNodes", "")) or 0,
                 max_nodes=records.whole(pairs.get("MaxNodes", "")),
@@ -374,19 +384,6 @@ def _lists(pairs: Mapping[str, str], verb: str) -> dict[str, frozenset[str]]:
         for what, names in said.items()
         if names.upper() not in {"ALL", "(NULL)", "N/A", "NONE"}
     }
-
-
-def suspend_seconds(text: str) -> float | None:
-    """Seconds of a ``SuspendTime`` such as ``60``, ``60 sec`` or ``INFINITE``; None for ``NONE``."""
-    word = text.strip().partition(" ")[0].upper()
-    if word in {"INFINITE", "-1"}:
-        return math.inf
-    return float(word) if word.isdigit() else None
-
-
-def _minutes(text: str) -> int | None:
-    limit = records.seconds(text)
-    return None if limit is None else int(limit // 60)
 
 
 def config(text: str) -> dict[str, str]:

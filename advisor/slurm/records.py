@@ -7,6 +7,7 @@ last columns are values that only Slurm writes.
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 from collections.abc import Iterator, Sequence
@@ -115,6 +116,20 @@ def seconds(value: str) -> float | None:
         return None
     days, hours, minutes, rest = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + rest)
+
+
+def minutes(value: str) -> int | None:
+    """Whole minutes of a time limit; None for UNLIMITED etc."""
+    limit = seconds(value)
+    return None if limit is None else int(limit // 60)
+
+
+def suspend_seconds(text: str) -> float | None:
+    """Seconds of a ``SuspendTime`` such as ``60``, ``60 sec`` or ``INFINITE``; None for ``NONE``."""
+    word = text.strip().partition(" ")[0].upper()
+    if word in {"INFINITE", "-1"}:
+        return math.inf
+    return float(word) if word.isdigit() else None
 
 
 def cores(shown: str) -> int:

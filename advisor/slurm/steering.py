@@ -220,7 +220,7 @@ class BurstSteering:
 def idle_seconds(partition: Partition | None, config: Mapping[str, str]) -> float | None:
     """SuspendTime of a partition's nodes, seconds: its own, else that of slurm.conf; None: not known."""
     own = None if partition is None else partition.suspend_seconds
-    return parsing.suspend_seconds(config.get("SuspendTime", "")) if own is None else own
+    return records.suspend_seconds(config.get("SuspendTime", "")) if own is None else own
 
 
 def never_powered_down(config: Mapping[str, str], partition: str, nodes: str) -> frozenset[str]:

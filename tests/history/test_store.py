@@ -79,6 +79,7 @@ NOT_KEPT = {
     "task_processors",
     "prefer",
     "whole_cores",
+    "most_nodes",
 }
 
 

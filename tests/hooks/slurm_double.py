@@ -241,7 +241,7 @@ class SlurmDouble:
         return self._table(
             {
                 "SUCCESS": 0.0, "ERROR": -1.0, "NO_VAL": NO_VAL, "NO_VAL16": NO_VAL16, "NO_VAL64": NO_VAL64,
-                "INFINITE": INFINITE, "NICE_OFFSET": NICE_OFFSET,
+                "INFINITE": INFINITE, "NICE_OFFSET": NICE_OFFSET, "SPREAD_JOB": 256.0,
                 "log_info": log, "log_error": log, "log_debug": log, "log_user": tell,
             }
         )  # fmt: skip

@@ -126,6 +126,27 @@ def test_describes_the_job(lua: str, tmp_path: Path) -> None:
     assert (asked.generic_resources, asked.req_nodes, asked.interactive) == ("gres:gpu:1", "onprem2", True)
 
 
+@pytest.mark.parametrize(
+    ("said", "most"),
+    [
+        ({"num_tasks": 3.0, "bitflags": 503_333_120.0}, 3),  # as slurmctld 22.05 shows --spread-job
+        ({"num_tasks": 3.0, "bitflags": 503_332_864.0}, None),
+        ({"num_tasks": 3.0, "bitflags": 503_333_120.0, "max_nodes": 2.0}, 2),
+        ({"bitflags": 503_316_736.0}, None),
+    ],
+)
+def test_a_job_that_is_spread_says_its_most_nodes(
+    lua: str, tmp_path: Path, said: dict[str, float], most: int | None
+) -> None:
+    network = replying(**MOVE)
+    slurm = SlurmDouble(lua, network, tmp_path)
+    narrow = {**PARTITIONS, "burst": {**PARTITIONS["burst"], "max_nodes": 2.0}}
+    # slurmctld never starts it where it may not have them all
+    assert ("partition" in slurm.submit(said, narrow).changes) is (most != 3)
+    assert request_of(network).max_nodes == most
+    assert slurm.violations == []
+
+
 @pytest.mark.parametrize(("shared", "whole"), [(0.0, True), (1.0, False), (2.0, False), (65534.0, False)])
 def test_a_job_that_shares_its_nodes_with_none_says_so(
     lua: str, tmp_path: Path, shared: float, *, whole: bool

@@ -12,8 +12,15 @@ from advisor.model import CloudState, Job
 from advisor.model.site import Price
 
 
-def job(processors: int, nodes: int | None = None, tasks: int = 1) -> Job:
-    return Job(job_id=0, submit_time=0.0, processors=processors, nodes=nodes, array_tasks=tasks)
+def job(processors: int, nodes: int | None = None, tasks: int = 1, most_nodes: int | None = None) -> Job:
+    return Job(
+        job_id=0,
+        submit_time=0.0,
+        processors=processors,
+        nodes=nodes,
+        array_tasks=tasks,
+        most_nodes=most_nodes,
+    )
 
 
 @pytest.mark.parametrize(
@@ -26,6 +33,9 @@ def job(processors: int, nodes: int | None = None, tasks: int = 1) -> Job:
         (job(9), 0, None, 9, 9),
         (job(9, nodes=0), 0, None, 9, 9),
         (job(9, nodes=0), 4, 3, 3, 12),
+        (job(3, nodes=1, most_nodes=3), 4, 3, 3, 12),  # Slurm gives it all three: they are idle
+        (job(9, most_nodes=2), 4, 3, 3, 12),
+        (job(3, most_nodes=3), 0, 3, 3, 3),
     ],
 )
 def test_nodes_of_a_job(asked: Job, per_node: int, needed: int | None, at_most: int, cores: int) -> None:

@@ -121,6 +121,26 @@ def test_a_waiting_job_takes_what_it_will_get(
 
 
 @pytest.mark.parametrize(
+    ("columns", "tres", "processors"),
+    [  # what squeue 22.05 shows of waiting jobs, and the processors that they got on idle nodes, at least
+        ({"cpus-per-tres": "gres:gpu:3"}, "cpu=1,mem=100M,node=1,billing=1,gres/gpu=2", 6),
+        ({"cpus-per-tres": "gres/gpu:2", "NumNodes": "2"}, "cpu=2,mem=200M,node=2,gres/gpu=6", 12),
+        ({"cpus-per-tres": "gres:gpu:2", "tres-per-node": "gres:gpu:2"}, "cpu=1,mem=100M,node=1", 4),
+        ({"NumNodes": "2", "NumTasks": "2"}, "cpu=1,mem=2000M,node=2,billing=1", 2),  # -N2-4
+        ({"NumTasks": "1"}, "cpu=1,mem=1000M,node=1,billing=1", 1),  # -N1-3, of which one is free
+    ],
+)
+def test_a_waiting_job_takes_more_processors_than_slurm_shows(
+    columns: dict[str, str], tres: str, processors: int
+) -> None:
+    shown = {"NumCPUs": "1", "NumNodes": "1", "tres-alloc": tres} | columns
+    waiting, _ = recorded_jobs(one_job(State="PENDING", **shown))
+    assert waiting[7].asked.processors == processors
+    running, _ = recorded_jobs(one_job(State="RUNNING", **shown))
+    assert running[7].asked.processors == 1
+
+
+@pytest.mark.parametrize(
     ("processors", "shown", "threads"),
     [
         ("16", "2:4:2", 2),
@@ -164,6 +184,8 @@ def submitted(**columns: str):
         ({"MinMemory": "0"}, "memory_mb_per_node", 0),
         ({"MinTmpDisk": "100000"}, "tmp_disk", 100_000),
         ({"MinTmpDisk": "0"}, "tmp_disk", None),
+        ({"NumNodes": "1", "MaxNodes": "3"}, "most_nodes", 3),  # -N1-3, or --spread-job
+        ({"NumNodes": "2", "MaxNodes": "2"}, "most_nodes", None),  # shown of a job that names no number, too
         ({"tres-per-job": "gres:gpu:1"}, "gres", "gres:gpu:1"),
         (
             {"tres-per-job": "gres:gpu:4", "tres-alloc": "cpu=4,mem=400M,node=2"},

@@ -31,6 +31,8 @@ MOVE = (
     ("-n3", "-c3", LITTLE),
     ("-n3", "--ntasks-per-node=1"),
     ("-n2", "--ntasks-per-node=2", LITTLE),
+    ("-N1-3", LITTLE),
+    ("-n3", "--spread-job", LITTLE),
     ("--exclusive", LITTLE),
     ("--prefer=cloud",),
     ("--exclude=onprem1",),
@@ -49,6 +51,7 @@ STAY = (
     ("-n4", "-N1"),
     ("-N4",),
     ("-N2-4", LITTLE),
+    ("-n4", "--spread-job", LITTLE),  # slurmctld makes -N1-4 of it
     ("-n4", "-c3", LITTLE),  # 12 processors, of which a node has three for one task
     ("-n4", "--ntasks-per-node=1"),
     ("--exclusive",),

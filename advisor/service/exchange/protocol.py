@@ -250,7 +250,8 @@ def decode_request(line: bytes) -> Request:
 
 def _is_sane(job: Job) -> bool:
     """Whether the job's numbers are in range; a `Job` does not check them, as an `AdviseRequest` does."""
-    sizes = (job.processors, job.task_processors, job.array_tasks, 1 if job.nodes is None else job.nodes)
+    asked = tuple(number for number in (job.nodes, job.most_nodes) if number is not None)
+    sizes = (job.processors, job.task_processors, job.array_tasks, *asked)
     amounts = (job.submit_time, job.requested_time, job.memory_mb, job.memory_mb_per_node, job.job_id)
     return all(0 < size <= _MAX_COUNTED for size in sizes) and all(
         amount is None or 0 <= amount <= _UINT53_MAX for amount in amounts

@@ -165,6 +165,7 @@ def _machines(
                 tuple(snapshot.sharing.partitions.get(name, PartitionTerms()) for name in names),
                 tuple(one.subset for one in subsets),
                 min((node.threads for node in nodes), default=1) if snapshot.sharing.by_core else 1,
+                max((node.gpus for node in nodes), default=0),
             )
         )
         members = tuple(one.nodes for one in subsets)

@@ -158,6 +158,8 @@ def _sizes_of(job: Job, request: AdviseRequest) -> dict[str, Any]:
         sizes["memory_mb"] = memory_of(request, job.processors)
         if request.memory_per_node is not None:
             sizes["memory_mb_per_node"] = min(_MAX_MEMORY_MB, request.memory_per_node)
+    if request.max_nodes and request.max_nodes > (job.nodes or 1):
+        sizes["most_nodes"] = min(request.max_nodes, _MAX_PROCESSORS)
     if (on_one := node_processors_of(request, job.processors)) is not None:
         sizes["node_processors"] = on_one
     return sizes

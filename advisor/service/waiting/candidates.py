@@ -65,6 +65,7 @@ def as_asked(queued: QueuedJob, submitted: Job) -> Job | None:
         prefer=submitted.prefer,
         task_processors=submitted.task_processors,
         nodes=submitted.nodes,
+        most_nodes=submitted.most_nodes,
         requeue=submitted.requeue if now.requeue is None else now.requeue,
         gres=submitted.gres if (submitted.gres or "").startswith(NOT_BY_NODE) else now.gres or submitted.gres,
         burst_buffer=submitted.burst_buffer,

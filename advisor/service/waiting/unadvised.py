@@ -101,8 +101,8 @@ def _is_default_memory(
 def obstacle(job: Job, partition: Partition | None) -> str:
     """Why slurmctld would refuse a job in a partition, or never start it there; empty: it would not.
 
-    The checks of the hook's `fits`, but for the nodes that a job excludes, a reboot, and the most nodes of a
-    range, which are not known here. Slurm itself checks the lists of groups and submit hosts.
+    The checks of the hook's `fits`, but for the nodes that a job excludes and a reboot, which are not known
+    here. Slurm itself checks the lists of groups and submit hosts.
     """
     if partition is None or not partition.is_up:
         return "the partition is not up"
@@ -118,20 +118,21 @@ def obstacle(job: Job, partition: Partition | None) -> str:
 
 
 def _is_over_limits(job: Job, partition: Partition) -> bool:
-    nodes, seconds = job.nodes or 1, job.requested_time  # also that of its own partition, which it keeps
+    nodes, most = job.nodes or 1, job.most_nodes or job.nodes
+    seconds = job.requested_time  # also that of its own partition, which it keeps
     minutes = math.inf if seconds is None else seconds / 60.0
     per_processor = None if job.memory_mb is None else job.memory_mb / job.processors
     is_by_processor = job.memory_mb_per_node is None
     limits = (
         (minutes, partition.max_minutes),
         (job.processors, partition.total_processors or None),
-        (nodes, partition.max_nodes),
+        (most, partition.max_nodes),
         (nodes, partition.total_nodes),
         (per_processor if is_by_processor else None, partition.max_memory_per_processor_mb),
         (job.memory_mb_per_node, partition.max_memory_per_node_mb),
     )
     is_over = any(asked is not None and limit is not None and asked > limit for asked, limit in limits)
-    return is_over or (job.nodes is not None and job.nodes < partition.min_nodes)
+    return is_over or (most is not None and most < partition.min_nodes)
 
 
 def raised_minutes(

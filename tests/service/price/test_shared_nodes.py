@@ -99,6 +99,15 @@ def test_a_job_takes_whole_cores(asks: dict[str, Any], nodes: int | None, takes:
     assert on_premise_queue(mixed, settings).machines[0].threads == 1
 
 
+def test_gpus_of_more_than_one_node_are_on_several() -> None:
+    """--exclusive --gpus=4, where a node has two: slurmctld shows one node of it while it waits."""
+    (machine,) = queue_of(sharing=Sharing()).machines
+    assert machine.needs(Asked(1, gpus=4, partition="cpu", whole_nodes=True)) == (16, 4)
+    assert machine.needs(Asked(1, gpus=3, partition="cpu")) == (2, 3)
+    assert machine.needs(Asked(1, gpus=2, partition="cpu", whole_nodes=True)) == (8, 2)
+    assert machine.room_for(Asked(1, gpus=4, partition="cpu", whole_nodes=True)) == (0, 2, 1, 0, True)
+
+
 def test_a_job_on_several_whole_nodes_takes_as_many_as_it_names() -> None:
     machine = queue_of(sharing=replace_terms(whole_nodes=True)).machines[0]
     assert machine.sizes == (16, 2000, 4)

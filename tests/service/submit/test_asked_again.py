@@ -125,6 +125,7 @@ def test_the_question_survives_the_socket() -> None:
         {"array_tasks": 0},
         {"task_processors": 0},
         {"nodes": 0},
+        {"most_nodes": 2**60},
         {"submit_time": -1.0},
         {"submit_time": 1e308},
         {"requested_time": -600.0},

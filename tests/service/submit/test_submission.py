@@ -67,6 +67,21 @@ def test_as_many_nodes_as_the_most_tasks_of_each_make_of_all(
     assert job.nodes == nodes
 
 
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({"min_nodes": 1, "max_nodes": 3}, 3),  # -N1-3
+        ({"num_tasks": 4, "max_nodes": 4}, 4),  # -n4 --spread-job
+        ({"min_nodes": 2, "max_nodes": 2}, None),
+        ({"num_tasks": 6, "ntasks_per_node": 1, "max_nodes": 6}, None),
+        ({"max_nodes": 2**40}, 2**31 - 1),
+    ],
+)
+def test_a_range_of_nodes_may_take_its_largest_number(options: dict[str, int], most: int | None) -> None:
+    job = job_of(ask(**options), now=NOW, default_queue="onprem", group_names={})
+    assert job.most_nodes == most
+
+
 def test_memory_is_the_whole_jobs() -> None:
     assert memory_of(ask(memory_per_cpu=100), 8) == 800
     assert memory_of(ask(memory_per_node=100, min_nodes=3), 8) == 300

@@ -88,6 +88,9 @@ def test_a_partitions_own_default_memory_comes_first() -> None:
         ({"processors": 65}, {}, False),
         ({"nodes": 3}, {"max_nodes": 2}, False),
         ({"nodes": 3}, {"total_nodes": 2}, False),
+        ({"most_nodes": 3}, {"max_nodes": 2}, False),  # slurmctld: PartitionNodeLimit, for ever
+        ({"most_nodes": 3}, {"total_nodes": 2}, True),
+        ({"nodes": 1, "most_nodes": 3}, {"min_nodes": 2}, True),
         ({"nodes": 1}, {"min_nodes": 2}, False),
         ({"memory_mb": 900}, {"max_memory_per_processor_mb": 400}, False),
         ({"memory_mb": 900, "memory_mb_per_node": 900}, {"max_memory_per_node_mb": 800}, False),
