@@ -13,13 +13,13 @@ from advisor.cli.output import Format, FormatOption, emit
 from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.explanation.display import clean
 from advisor.model.errors import AdvisorError, BadInput
-from advisor.model.job import JobOutcome
-from advisor.model.job_id import JobId, array_of, parse_job_id
+from advisor.model.job_id import JobId, parse_job_id
 from advisor.service.admin.since import clock_text
 
 if TYPE_CHECKING:
     from advisor.history.records import AdviceRecord
     from advisor.model.settings import Settings
+    from advisor.service.admin.why_view import Known
     from advisor.slurm.recorded_advice import JobRecordInSlurm
 
 
@@ -38,30 +38,33 @@ def why(
     If the ledger does not have the job (its advice is a few seconds old, or this host has no ledger), the
     job's AdminComment is shown: the decisive answer and its numbers.
     """
+    from advisor.service.admin.why_view import Known
+
     job_id = parse_job_id(job, where="JOBID")
     settings = settings_of(config)
     trouble: AdvisorError | None = None
-    record: AdviceRecord | None = None
-    ended: JobOutcome | None = None
+    known, seen = Known(None, None), None
     try:
-        record, ended = _in_the_ledger(settings, job_id.job)
+        known = _in_the_ledger(settings, job_id.job)
     except AdvisorError as error:
         trouble = error
-    if record is not None:
-        _emit_record(job_id, record, ended, output)
-        return
-    seen = _in_slurm(settings, job_id)
-    if seen is not None and seen.recorded is not None:
+    if known.record is None or known.ended is not None:  # a new job may have its number
+        seen = _in_slurm(settings, job_id, has_ended=known.record is None)
+    if known.record is not None and not _is_newer(seen, known.record):
+        _emit_record(job_id, known, known.record, output)
+    elif seen is not None and seen.recorded is not None:
         _emit_recorded(job_id, seen.recorded, output)
     elif seen is not None and seen.het_job_id is not None:
         _emit_heterogeneous(job_id, seen.het_job_id, output)
     elif trouble is None and _was_heterogeneous(settings, job_id.job):
         _emit_heterogeneous(job_id, None, output)
     else:
-        raise trouble or _nothing_known(job_id, seen, settings.cluster.scheduler)
+        raise trouble or _nothing_known(job_id, seen, settings.cluster.scheduler, known)
 
 
-def _nothing_known(job_id: JobId, seen: JobRecordInSlurm | None, scheduler: str) -> BadInput:
+def _nothing_known(job_id: JobId, seen: JobRecordInSlurm | None, scheduler: str, known: Known) -> BadInput:
+    from advisor.service.admin.why_view import of_older
+
     if scheduler == "lsf":
         slurm = "LSF keeps none"
         mend = "A job that began at once has none: `advisor decisions` lists those that have"
@@ -75,22 +78,31 @@ def _nothing_known(job_id: JobId, seen: JobRecordInSlurm | None, scheduler: str)
         )
     else:
         slurm, mend = "Slurm does not know the job", "`advisor decisions` lists the jobs that have advice"
+    older = of_older(job_id, known.of_older_alone())
     return BadInput(
-        f"the ledger has no advice for job {job_id.name}; {slurm}",
+        f"the ledger has no advice for job {job_id.name}; {slurm}{f'. {older}' if older else ''}",
         where="advisor why",
         mend=mend,
         code="ledger.no_advice",
     )
 
 
-def _in_the_ledger(settings: Settings, job_id: int) -> tuple[AdviceRecord | None, JobOutcome | None]:
+def _in_the_ledger(settings: Settings, job_id: int) -> Known:
     from advisor.history.store import HistoryStore
+    from advisor.service.admin.why_view import known_of
 
     with HistoryStore(settings.history_url) as store:
-        found = store.advice_of(job_id)
-        if found is None and (array := array_of(job_id)) != job_id:  # it was advised as a whole
-            found = store.advice_of(array)
-        return found, store.of_job(job_id)
+        return known_of(store, job_id)
+
+
+def _is_newer(seen: JobRecordInSlurm | None, record: AdviceRecord) -> bool:
+    """Whether slurmctld has a job with this number that was submitted after the advice in the ledger."""
+    from advisor.history.schema import SAME_MOMENT_SECONDS
+
+    if seen is None or seen.submit_time is None:
+        return False
+    is_its = seen.recorded is not None and seen.recorded.advice_id == record.advice.advice_id
+    return not is_its and seen.submit_time > record.advice.time + SAME_MOMENT_SECONDS
 
 
 def _was_heterogeneous(settings: Settings, job_id: int) -> bool:
@@ -102,23 +114,24 @@ def _was_heterogeneous(settings: Settings, job_id: int) -> bool:
     return finished is not None and finished.job.heterogeneous
 
 
-def _in_slurm(settings: Settings, job_id: JobId) -> JobRecordInSlurm | None:
+def _in_slurm(settings: Settings, job_id: JobId, *, has_ended: bool) -> JobRecordInSlurm | None:
     if settings.cluster.scheduler == "lsf":
         return None
     from advisor.slurm.commands import Commands
     from advisor.slurm.recorded_advice import record_in_slurm
 
     try:
-        return record_in_slurm(Commands(settings.paths.slurm_bin, settings.paths.slurm_conf), job_id.name)
+        commands = Commands(settings.paths.slurm_bin, settings.paths.slurm_conf)
+        return record_in_slurm(commands, job_id.name, has_ended=has_ended)
     except BadInput:  # a host without Slurm's commands
         return None
 
 
-def _emit_record(job_id: JobId, record: AdviceRecord, ended: JobOutcome | None, output: Format) -> None:
+def _emit_record(job_id: JobId, known: Known, record: AdviceRecord, output: Format) -> None:
     from advisor.decide.explanation.wording import explanation
     from advisor.service.admin.why_view import ledger_advice
 
-    found = ledger_advice(job_id, record, ended)
+    found = ledger_advice(job_id, known, record)
 
     def draw(console: Console) -> None:
         name = clean(record.job.name or "without a name")
@@ -127,10 +140,9 @@ def _emit_record(job_id: JobId, record: AdviceRecord, ended: JobOutcome | None, 
         if found["advised_later"] is not None:
             title += f", advised anew {clock_text(found['advised_later'])}"
         console.print(Text(title, "bold"))
-        if found["of_array"]:
-            console.print(Text(found["of_array"]))
-        if found["ended_elsewhere"]:
-            console.print(Text(found["ended_elsewhere"]))
+        for sentence in (found["of_older"], found["of_array"], found["ended_elsewhere"]):
+            if sentence:
+                console.print(Text(sentence))
         console.print(Text(explanation(record.advice)))
         if found["wait_interval"]:
             console.print(Text(found["wait_interval"]))

@@ -139,10 +139,19 @@ class Ledger:
             )
         return True
 
-    def advice_of(self, job_id: int, *, source: str = "slurm") -> AdviceRecord | None:
-        """The newest advice for a job id, by its link or by the finished job's own record."""
+    def advice_of(
+        self, job_id: int, *, source: str = "slurm", since: float = -math.inf, until: float = math.inf
+    ) -> AdviceRecord | None:
+        """The newest advice for a job id, by its link or by the finished job's own record.
+
+        Slurm begins its ids anew after MaxJobId, or without its state: an older job may have had it.
+
+        Args:
+            since, until: When the advice was given, epoch seconds.
+        """
         is_its = _is_of_job(job_id, advice_job.c.source == source, job.c.source == source)
-        query = sa.select(advice.c.record).where(is_its).order_by(advice.c.time.desc()).limit(1)
+        query = sa.select(advice.c.record).where(is_its, advice.c.time.between(since, until))
+        query = query.order_by(advice.c.time.desc()).limit(1)
         with self._database.reading() as connection:
             record = connection.execute(query).scalar()
         return None if record is None else decode(record)

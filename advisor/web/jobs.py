@@ -17,8 +17,8 @@ from advisor.history.ledger_rows import LedgerRow
 from advisor.history.records import AdviceRecord
 from advisor.model.advice import Advice
 from advisor.model.job import JobOutcome
-from advisor.model.job_id import JobId, array_of
-from advisor.service.admin.why_view import ledger_advice
+from advisor.model.job_id import JobId
+from advisor.service.admin.why_view import Known, known_of, ledger_advice
 from advisor.web.answers import Answers, RefusedError
 from advisor.web.asking import job_id_of
 from advisor.web.forms import person_of
@@ -48,14 +48,15 @@ def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
         job_id = job_id_of(job)
         if job_id is None:
             raise RefusedError(400, _NO_JOB_ID)
-        record, outcomes, finished = _known(site, job_id)
+        known, outcomes = _known(site, job_id)
+        record, finished = known.record, known.ended
         _refuse(person_of(request), job_id, record, finished)
         if record is None:
             return answers.page(request, "job.html", _without_advice(job_id, finished), advised=None)
         # which of an array's tasks ended how is known by Slurm's own numbers of them only
         alone = job_id.task is None
         data = {
-            **ledger_advice(job_id, record, finished if alone else None),
+            **ledger_advice(job_id, known if alone else known._replace(ended=None), record),
             "outcome": next((row for row in outcomes if alone and row.job_id == job_id.job), None),
             "outcomes": outcomes,
             "finished": finished if alone else None,
@@ -63,12 +64,11 @@ def add_to(app: FastAPI, site: Site, answers: Answers) -> None:
         return answers.page(request, "job.html", data, advised=_in_words(record))
 
 
-def _known(site: Site, job_id: JobId) -> tuple[AdviceRecord | None, list[LedgerRow], JobOutcome | None]:
-    """The newest advice of a job, what became of the jobs of that advice, and how the job itself ended."""
+def _known(site: Site, job_id: JobId) -> tuple[Known, list[LedgerRow]]:
+    """What is known of a job, and what became of the jobs of its advice."""
     with site.history() as store:
-        record = store.advice_of(job_id.job) or store.advice_of(array_of(job_id.job))  # advised as a whole
-        outcomes = [] if record is None else store.outcomes_of(record.advice.advice_id)
-        return record, outcomes, store.of_job(job_id.job)
+        known = known_of(store, job_id.job)
+        return known, [] if known.record is None else store.outcomes_of(known.record.advice.advice_id)
 
 
 def _refuse(person: Person, job_id: JobId, record: AdviceRecord | None, finished: JobOutcome | None) -> None:

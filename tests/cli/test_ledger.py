@@ -201,16 +201,17 @@ def test_day_one_10_the_ledger_says_what_nodes_have_cost_and_who_used_them(confi
     assert report["money"] == money
 
 
-def commands(folder, *, raw=False, **answers):
+def commands(folder, *, raw=False, submitted="N/A", **answers):
     """Programs in place of Slurm's: each prints its text, or fails."""
     for name in ("squeue", "sacct"):
         path = folder / name
         text = answers.get(name)
         if (
             text is not None and not raw
-        ):  # squeue's first column is 24 wide, sacct's columns have bars between them
+        ):  # squeue's first columns are 24 wide, sacct's columns have bars between them
             text = "\n".join(
-                f"{'N/A':<24}{line}" if name == "squeue" else f"99|{line}" for line in text.split("\n")
+                f"{'N/A':<24}{submitted:<24}{0:<24}{line}" if name == "squeue" else f"99|{line}"
+                for line in text.split("\n")
             )
         path.write_text("#!/bin/sh\nexit 1\n" if text is None else f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
         path.chmod(0o755)
@@ -240,6 +241,43 @@ def test_why_reads_the_job_itself_where_the_ledger_knows_nothing(config, tmp_pat
     found = json.loads(call(config, "why", "99", "--format", "json"))
     assert (found["source"], found["recorded"]["placement"]) == ("admin-comment", "burst")
     assert json.loads(call(config, "why", "11", "--format", "json"))["source"] == "ledger"
+
+
+def test_the_advice_of_an_older_job_with_the_same_number_is_not_a_jobs(config, tmp_path, monkeypatch):
+    """slurmctld begins its ids anew without its state, or after MaxJobId."""
+    later = int(NOW) + 400
+    for comment, found in ((admin_comment(ask(make_job())), "Job 11, from its AdminComment"), ("", None)):
+        for name, value in commands(tmp_path, squeue=f"{comment}   ", submitted=later).items():
+            monkeypatch.setenv(name, value)
+        if found:
+            assert found in call(config, "why", "11")
+            continue
+        with pytest.raises(BadInput, match=r"no advice for job 11; Slurm knows.* An older job 11, submitted"):
+            call(config, "why", "11")
+    # it was requeued by its user: squeue shows the requeue's time, and its AdminComment names the advice
+    recorded = admin_comment(replace(ask(), advice_id="advice-11"))
+    for name, value in commands(tmp_path, squeue=recorded, submitted=later).items():
+        monkeypatch.setenv(name, value)
+    assert "advice-11" in call(config, "why", "11")
+
+
+def test_an_older_job_with_the_same_number_is_named(config):
+    with HistoryStore(settings_of(config).history_url) as store:
+        old = store.advice_of(11)
+        at = NOW + 5000.0
+        job = replace(old.job, submit_time=at)
+        store.add_advice([replace(old, job=job, advice=replace(old.advice, advice_id="advice-21", time=at))])
+        store.link("advice-21", 11)
+    text = call(config, "why", "11")
+    assert "advice-21" in text
+    assert f"An older job 11, submitted {clock_text(NOW)}, had this number before" in " ".join(text.split())
+    assert "it has ended" not in text  # the older one has
+    assert "An older job" not in call(config, "why", "12")
+    with HistoryStore(settings_of(config).history_url) as store:  # the newest was never advised
+        ran = replace(job, job_id=11, submit_time=at + 5000.0)
+        store.add([JobOutcome(job=ran, start_time=at + 6000.0, end_time=at + 6001.0)], source="slurm")
+    with pytest.raises(BadInput, match="An older job 11"):
+        call(config, "why", "11")
 
 
 def test_why_needs_no_ledger_where_the_job_says_it(config, tmp_path, monkeypatch):
@@ -285,7 +323,7 @@ def test_day_one_4_why_takes_a_task_a_part_and_a_step(config):
 
 
 def test_day_one_6_a_part_of_a_heterogeneous_job_is_told_as_one(config, tmp_path, monkeypatch):
-    for folder, answers in (("q", {"squeue": "97"}), ("s", {"sacct": "97+1|"})):
+    for folder, answers in (("q", {"squeue": f"{97:<72}"}), ("s", {"sacct": "97+1|"})):
         (tmp_path / folder).mkdir()
         for name, value in commands(tmp_path / folder, raw=True, **answers).items():
             monkeypatch.setenv(name, value)

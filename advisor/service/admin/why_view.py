@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.decide.explanation.display import duration
@@ -11,21 +11,59 @@ from advisor.decide.explanation.phrases import PHRASES
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import headline, recorded_headline
 from advisor.history.records import AdviceRecord
+from advisor.history.schema import SAME_MOMENT_SECONDS
+from advisor.history.store import HistoryStore
 from advisor.model.advice import Mode
 from advisor.model.job import JobOutcome
-from advisor.model.job_id import JobId
+from advisor.model.job_id import JobId, array_of
+from advisor.service.admin.since import clock_text
 
 _AT_SUBMISSION: Final = 5.0
 """Seconds from a submission to its advice at most."""
 
 
-def ledger_advice(job_id: JobId, record: AdviceRecord, ended: JobOutcome | None) -> dict[str, Any]:
+class Known(NamedTuple):
+    """What history and ledger know of the newest job with a number.
+
+    Attributes:
+        record: Its newest advice.
+        ended: How it ended.
+        before: When an older job with this number was submitted, epoch seconds: Slurm begins its numbers anew
+            after MaxJobId, or without its state.
+    """
+
+    record: AdviceRecord | None
+    ended: JobOutcome | None
+    before: float | None = None
+
+    def of_older_alone(self) -> Known:
+        """The same where it is all of an older job."""
+        return self if self.record is None else Known(None, None, self.record.job.submit_time)
+
+
+def known_of(store: HistoryStore, job_id: int) -> Known:
+    """What is known of a job; of an array of LSF, that was advised as a whole, also by an element."""
+    numbered = job_id if store.advice_of(job_id) is not None else array_of(job_id)
+    record, ended = store.advice_of(numbered), store.of_job(job_id)
+    if record is None:
+        return Known(None, ended)
+    submitted, is_its = record.job.submit_time, ended is None or ended.advice_id == record.advice.advice_id
+    if ended is not None and not is_its:
+        if ended.job.submit_time > record.advice.time + SAME_MOMENT_SECONDS:
+            return Known(None, ended, submitted)
+        if ended.end_time < submitted:
+            return Known(record, None, ended.job.submit_time)
+    older = store.advice_of(numbered, until=submitted - SAME_MOMENT_SECONDS)
+    return Known(record, ended, None if older is None else older.job.submit_time)
+
+
+def ledger_advice(job_id: JobId, known: Known, record: AdviceRecord) -> dict[str, Any]:
     """The whole advice, from the ledger; ``asked`` is the job id as the user typed it.
 
-    ``of_array`` is a sentence about an advice that is not of the asked task alone, and ``wait_interval`` one
-    about the forecast wait, ``ended_elsewhere`` one about where it ``ended``; None: nothing is to be said.
-    ``advised_later`` is when a job that waited was advised anew, epoch seconds; None: it was at its
-    submission.
+    ``of_older`` is a sentence about an older job with this number, ``of_array`` one about an advice that is
+    not of the asked task alone, ``wait_interval`` one about the forecast wait, and ``ended_elsewhere`` one
+    about where it ended; None: nothing is to be said. ``advised_later`` is when a job that waited was advised
+    anew, epoch seconds; None: it was at its submission.
     """
     return {
         "job_id": job_id.job,
@@ -33,13 +71,24 @@ def ledger_advice(job_id: JobId, record: AdviceRecord, ended: JobOutcome | None)
         "source": "ledger",
         "headline": headline(record.advice),
         "advised_later": _advised_later(record),
+        "of_older": of_older(job_id, known),
         "of_array": _of_array(job_id, record),
         "wait_interval": _wait_interval(record),
-        "ended_elsewhere": _ended_elsewhere(record, ended),
+        "ended_elsewhere": _ended_elsewhere(record, known.ended),
         "advice": record.advice,
         "job": record.job,
         "estimates": record.estimates,
     }
+
+
+def of_older(job_id: JobId, known: Known) -> str | None:
+    """A sentence about an older job that had this number."""
+    if known.before is None:
+        return None
+    return (
+        f"An older job {job_id.job}, submitted {clock_text(known.before)}, had this number before: "
+        f"`advisor decisions --job {job_id.job}` lists the advice of both."
+    )
 
 
 def _ended_elsewhere(record: AdviceRecord, ended: JobOutcome | None) -> str | None:

@@ -12,6 +12,7 @@ import structlog
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.history.ingest import OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, sacct_since
 from advisor.history.ingest_report import IngestReport
+from advisor.history.schema import SAME_MOMENT_SECONDS
 from advisor.history.store import HistoryStore
 from advisor.model.errors import RetryLater
 from advisor.model.job import JobOutcome
@@ -41,6 +42,8 @@ _FULL_QUERY_SECONDS = 600.0  # between two queries for the whole last hour
 _STANDBY_SAVE_SECONDS: Final = 600.0
 _PRICED = f"{SOURCE}:priced"
 """Cursor: position of the last job whose costs in the cloud are stored."""
+_JUDGED = f"{SOURCE}:judged"
+"""Cursor: position of the last job whose forecasts were judged."""
 
 
 class LearnLoop:
@@ -101,6 +104,7 @@ class LearnLoop:
             Step("learn performance ratios", self._ratios.learn),
             Step("learn starts", self.learn_starts),
             Step("learn ends", self.learn_ends),
+            Step("judge ends", self.judge_ends),
             *(() if self._run_times is None else (Step("learn run times", self.learn_run_times),)),
             Step("watch for drift", self._drift.decide),
             Step("note costs", self.note_costs),
@@ -159,19 +163,31 @@ class LearnLoop:
         self._sizes.observe((on_premise_job(queued, self._settings) for queued in jobs), snapshot.time)
 
     def learn_ends(self) -> None:
-        """Learn run times and sizes of ended jobs; compare their predictions with what they needed."""
+        """Learn run times and sizes of ended jobs."""
         outcomes = self._knowledge.learn_ends(self._view.state_at)
         self.jobs_learned += sum(outcome.is_whole for outcome in outcomes)
         self._sizes.learn(
             on_premise_outcome(outcome, self._settings, self._store, self._ratios.ratio)
             for outcome in outcomes
         )
+
+    def judge_ends(self) -> None:
+        """Compare what was forecast of ended jobs with what they needed; of each once, whatever restarts."""
+        if self._run_times is not None and not self._run_times.is_ready:
+            self._run_times.learn()  # what was saved replaces what it has been told before
+        done = self._store.cursor(_JUDGED)
+        last = self._store.last_position() if done is None else int(done)  # the first time: none of before
         again, self._unjudged = self._unjudged, []
-        for outcome in again:
-            self._judge(outcome)
-        for outcome in outcomes:
-            if not self._judge(outcome):
-                self._unjudged.append(outcome)
+        try:
+            for outcome in again:
+                self._judge(outcome)
+            for position, outcome in self._store.added_after(last, source=SOURCE):
+                last = position
+                if not self._judge(outcome):
+                    self._unjudged.append(outcome)
+        finally:
+            if str(last) != done:
+                self._store.set_cursor(_JUDGED, str(last))
 
     def learn_run_times(self) -> None:
         """Learn the run times of ended jobs, then note the jobs in the queue, whose ends teach later."""
@@ -211,7 +227,8 @@ class LearnLoop:
         Returns:
             False: the advice is still on its way through the spool, as of a job that ran for a moment.
         """
-        record = self._store.advice_of(outcome.job.job_id, source=SOURCE)
+        since, until = outcome.job.submit_time - SAME_MOMENT_SECONDS, outcome.end_time + SAME_MOMENT_SECONDS
+        record = self._store.advice_of(outcome.job.job_id, source=SOURCE, since=since, until=until)
         if record is None:
             return outcome.advice_id is None
         if not outcome.is_whole:

@@ -196,17 +196,16 @@ def test_the_wait_of_a_job_that_might_not_start_is_not_the_one_that_was_forecast
 def test_the_metrics_judge_a_later_advice_by_the_wait_that_was_left(desk: Desk, tmp_path: Path) -> None:
     ended = structs.replace(outcome(1, wait=4 * HOUR), advice_id="1")
     record = advised(ended, later=3 * HOUR)
-    known: Any = SimpleNamespace(
-        learn_ends=lambda _: [ended], learn=list, judge=lambda *_: None, state_at=None, ratio=None
-    )
+    known: Any = SimpleNamespace(judge=lambda *_: None)
     metrics = ControlMetrics()
     loop = LearnLoop(
         make_settings(tmp_path), slurm=known, store=desk.store, knowledge=known, sizes=known, ratios=known,
         drift=known, view=known, metrics=metrics, clock=Clock(),
     )  # fmt: skip
     desk.store.add_advice([record])
-    desk.store.link(record.advice.advice_id, 1)
-    loop.learn_ends()
+    loop.judge_ends()
+    desk.store.add([ended], source="slurm")
+    loop.judge_ends()
     error = abs(record.estimates.wait.seconds - HOUR)
     text = metrics.exposition(lambda: "").decode()
     assert f'advisor_prediction_error_seconds_sum{{what="wait"}} {error}' in text
@@ -365,21 +364,59 @@ def test_a_promise_is_judged_though_its_advice_comes_after_the_end_of_its_job(
     """The submit server closes a file of advice every two seconds; a job may run for a moment."""
     ended = structs.replace(outcome(1, wait=1.0, run=1.0), advice_id="1")
     rounds = [[ended], [structs.replace(outcome(2), advice_id="never comes")], []]
-    nothing: Any = SimpleNamespace(
-        learn_ends=lambda _: rounds.pop(0), learn=list, judge=lambda *_: None, state_at=None, ratio=None
-    )
+    nothing: Any = SimpleNamespace(judge=lambda *_: None)
     loop = LearnLoop(
         make_settings(tmp_path), slurm=nothing, store=desk.store, knowledge=nothing, sizes=nothing,
         ratios=nothing, drift=nothing, view=nothing, metrics=ControlMetrics(), clock=Clock(),
         run_times=desk.knowledge,
     )  # fmt: skip
     made = []
+    loop.judge_ends()
     while rounds:
-        loop.learn_ends()
+        desk.store.add(rounds.pop(0), source="slurm")
+        loop.judge_ends()
         made.append(desk.knowledge.report()["made"])
         desk.store.add_advice([promised(ended, 2.0)])
         desk.store.link("1", 1)
     assert made == [0, 1, 1]
+
+
+def judging(store: HistoryStore, folder: Path, drift: Any) -> LearnLoop:
+    nothing: Any = SimpleNamespace(judge=lambda *_: None)
+    return LearnLoop(
+        make_settings(folder), slurm=nothing, store=store, knowledge=nothing, sizes=nothing, ratios=nothing,
+        drift=drift, view=nothing, metrics=ControlMetrics(), clock=Clock(),
+    )  # fmt: skip
+
+
+def test_an_end_is_judged_once_whatever_restarts(desk: Desk, tmp_path: Path) -> None:
+    """Under the price the k-NN is saved every ten minutes: a new process learns what ended since again."""
+    judged: list[int] = []
+    told: Any = SimpleNamespace(judge=lambda *said: judged.append(said[-1].job.job_id))
+    loops = [judging(desk.store, tmp_path, told) for _ in range(2)]
+    loops[0].judge_ends()
+    for number, loop in enumerate(loops, start=1):
+        ended = structs.replace(outcome(number), advice_id=f"{number}")
+        desk.store.add_advice([advised(ended)])
+        desk.store.add([ended], source="slurm")
+        loop.judge_ends()
+    assert judged == [1, 2]
+
+
+def test_an_end_is_not_judged_by_the_advice_of_a_job_that_had_its_number(desk: Desk, tmp_path: Path) -> None:
+    judged: list[str] = []
+    told: Any = SimpleNamespace(judge=lambda record, _: judged.append(record.advice.advice_id))
+    loop = judging(desk.store, tmp_path, told)
+    loop.judge_ends()
+    first = structs.replace(outcome(7), advice_id="7")
+    desk.store.add_advice([advised(first)])
+    later = structs.replace(first.job, submit_time=first.end_time + 90 * HOUR)
+    again = structs.replace(
+        first, job=later, start_time=later.submit_time, end_time=later.submit_time + 60.0, advice_id=None
+    )
+    desk.store.add([first, again], source="slurm")
+    loop.judge_ends()
+    assert judged == ["7"]
 
 
 def test_a_job_that_has_come_back_was_paid_for(desk: Desk) -> None:
