@@ -162,7 +162,7 @@ class Placing:
         found = []
         for queued in snapshot.jobs:
             job_id = queued.job.job_id
-            if job_id in self._record or queued.restarts:
+            if job_id in self._record:
                 continue
             if queued.reason == "BeginTime":  # a slot before the time that its user named is of no use
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -90,3 +91,14 @@ def test_when_its_turn_comes_a_slice_stays_or_restarts_by_the_price(
     assert decider.asked[-1] == ("turn", 7)
     assert world.record.all()[0].phase is phase
     assert (world.loop.stop_of(7) == math.inf) is stays
+
+
+def test_a_slice_that_was_requeued_before_it_was_seen_to_run_has_its_stop(world: World) -> None:
+    """By its user, or with a node that failed to boot, while `advisor control` was away."""
+    world.slices = Decider(None)
+    world.comment = hedged_comment(12.0, HedgeKind.SLICE, 10)
+    job = dataclasses.replace(world.job(), restarts=1)
+    world.look(job)
+    assert world.loop.stop_of(7) == 12.0
+    world.look(job, world.job(901, name="place-of-7", state="PENDING", partition="onprem"))
+    assert world.record.all()[0].why == "its time in the cloud is over"
