@@ -50,7 +50,8 @@ def placement(
     ] = None,
     baseline: Annotated[float, typer.Option(help="i of s(c) = o*c + i.")] = 1.0,
     tune: Annotated[
-        bool, typer.Option(help="Tune the estimators on the 500 entries before the window.")
+        bool,
+        typer.Option(help="Tune the estimators on the 500 newest entries that are known before the window."),
     ] = True,
     generations: Annotated[int, typer.Option(min=0, help="Generations of the search.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 1,
