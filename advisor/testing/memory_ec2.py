@@ -4,8 +4,7 @@ It answers the calls that `advisor.ec2` makes, as EC2 does where it matters to t
 indices, instances that are listed late and in a state of a while ago, empty pools, throttling, answers that
 are lost on the way, spot instances that are taken back; where it has a market, also room, prices, stock-outs
 and quotas. Arguments and filters that it does not know are refused, so that a misspelt one fails a test. What
-needs no speed is better tested against
-`advisor.testing.ec2`, which speaks HTTP.
+needs no speed is better tested against `advisor.testing.ec2`, which speaks HTTP.
 """
 
 from __future__ import annotations
@@ -55,6 +54,7 @@ _REFUSALS: Final = frozenset(
         "InsufficientFreeAddressesInSubnet", "UnfulfillableCapacity", "SpotMaxPriceTooLow",
     }
 )  # fmt: skip
+_TOKEN_SECONDS: Final = 86_400.0  # EC2 knows a token for a day after its instances
 _LOST: Final = "answer-lost"
 _CUT: Final = "never-arrives"
 _HTML: Final = "html"
@@ -72,13 +72,12 @@ class MemoryEc2:
             any number.
         instances: All there ever were, by id.
         notices: Spot instances that EC2 has said it will take back.
-        paid: Capacity reservations, reserved instances, Savings Plans and quotas.
+        paid: Capacity reservations, reserved instances and Savings Plans.
         refused: Launches that were refused, by code.
         observe: Told each call as ``(action, stage)``, stage ``before`` or ``after``; it may raise.
         launched, terminating: Told of each new instance (one of a fleet: when it is named), and of each that
             a call ends; they may raise.
-        forgotten: Told of each instance that no call lists any more, which is then removed; None: all are
-            kept.
+        forgotten: Told of each instance that no call lists any more and that goes; None: all are kept.
         page_size: Launches on a page of DescribeInstances.
         is_away: No call arrives.
     """
@@ -99,6 +98,7 @@ class MemoryEc2:
     def __post_init__(self) -> None:
         self._number = itertools.count(1)
         self._tokens: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._ended: deque[tuple[float, str]] = deque()  # since when no instance of a token is left
         self._faults: dict[str, deque[str]] = {}
         self._messages: dict[str, str] = {}
         self._lots = random.Random(1)  # noqa: S311 -- which spot instances are taken back
@@ -181,7 +181,10 @@ class MemoryEc2:
             for item in [each for each in self.instances.values() if self._is_forgotten(each)]:
                 self.forgotten(item)
                 del self.instances[item.instance_id]
-                self._tokens.pop(item.token, None)
+                if not any(name in self.instances for name in self._tokens.get(item.token, ("", ()))[1]):
+                    self._ended.append((now, item.token))
+            while self._ended and self._ended[0][0] <= now - _TOKEN_SECONDS:
+                self._tokens.pop(self._ended.popleft()[1], None)
 
     def next_event(self) -> float:
         """When EC2 next takes a spot instance back, or may say that it will, epoch seconds."""
@@ -285,7 +288,7 @@ class MemoryEc2:
         before, ids = self._tokens[token]
         if before != digest:
             raise refusal("IdempotentParameterMismatch", "run_instances")
-        found = [(self.instances[name], self.instances[name].state_at(self.now()) or "") for name in ids]
+        found = [(one, one.state_at(self.now()) or "") for name in ids if (one := self.instances.get(name))]
         if all(state == "terminated" for _, state in found):
             raise refusal("IdempotentInstanceTerminated", "run_instances")
         return {"Instances": [as_raw(item, state) for item, state in found]}

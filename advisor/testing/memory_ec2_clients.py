@@ -60,10 +60,8 @@ class _Ec2Client:
         return self._account.call("describe_reserved_instances", lambda: {"ReservedInstances": found})
 
     def describe_instance_types(self, *, InstanceTypes: list[str]) -> Any:  # noqa: N803 -- as above
-        known = self._account.paid.vcpus
-        rows = [
-            {"InstanceType": kind, "VCpuInfo": {"DefaultVCpus": known.get(kind, 4)}} for kind in InstanceTypes
-        ]
+        size = {"DefaultVCpus": self._account.market.vcpus}
+        rows = [{"InstanceType": kind, "VCpuInfo": size} for kind in InstanceTypes]
         return self._account.call("describe_instance_types", lambda: {"InstanceTypes": rows})
 
     def create_placement_group(
@@ -160,7 +158,7 @@ class _QuotasClient:
         self._account = account
 
     def get_service_quota(self, *, ServiceCode: str, QuotaCode: str) -> Any:  # noqa: ARG002, N803 -- as above
-        return self._account.call("get_service_quota", lambda: self._account.paid.quota(QuotaCode))
+        return self._account.call("get_service_quota", lambda: self._account.market.quota_told(QuotaCode))
 
 
 class _PlansClient:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from advisor.arrays import Floats
+from advisor.testing.memory_ec2_records import refusal
 
 SPOT: Final = "spot"
 ON_DEMAND: Final = "on-demand"
 NOTICE_SECONDS: Final = 120.0
 """From EC2's warning to the end of a spot instance."""
 QUOTA_CODE: Final = {SPOT: "MaxSpotInstanceCountExceeded", ON_DEMAND: "VcpuLimitExceeded"}
+_STANDARD: Final = {"L-34B43A08": SPOT, "L-1216C47A": ON_DEMAND}
+"""Service Quotas' names of the limits."""
 
 
 class Steps:
@@ -115,6 +118,13 @@ class Ec2Market:
         """Instances of a market that the account may have."""
         limit = self.vcpu_limits.get(market)
         return math.inf if limit is None else limit // self.vcpus
+
+    def quota_told(self, code: str) -> dict[str, Any]:
+        """GetServiceQuota: the limit that launches meet."""
+        limit = self.vcpu_limits.get(_STANDARD.get(code, ""))
+        if limit is None:
+            raise refusal("NoSuchResourceException", "get_service_quota")
+        return {"Quota": {"QuotaCode": code, "Value": float(limit)}}
 
     def usd(self, market: str, begin: float, end: float) -> float:
         """What an instance costs from one moment to another, epoch seconds."""

@@ -1,4 +1,4 @@
-"""What the account of a `MemoryEc2` has paid for, and its quotas."""
+"""What the account of a `MemoryEc2` has paid for."""
 
 from __future__ import annotations
 
@@ -69,21 +69,17 @@ class Held:
 
 @dataclass(slots=True)
 class MemoryPaid:
-    """Purchases and quotas of one account.
+    """Purchases of one account.
 
     Attributes:
         reserved: Rows of DescribeReservedInstances.
         plans: Rows of DescribeSavingsPlans, with ``rates`` by instance type.
-        quotas: vCPUs by quota code.
-        vcpus: By instance type; 4 for others.
         groups: Names of placement groups.
     """
 
     reservations: list[MemoryReservation] = field(default_factory=list)
     reserved: list[dict[str, Any]] = field(default_factory=list)
     plans: list[dict[str, Any]] = field(default_factory=list)
-    quotas: dict[str, float] = field(default_factory=dict)
-    vcpus: dict[str, int] = field(default_factory=dict)
     groups: set[str] = field(default_factory=set)
 
     def take(
@@ -115,12 +111,6 @@ class MemoryPaid:
             raise refusal("InvalidPlacementGroup.Duplicate", "create_placement_group")
         self.groups.add(name)
         return {"PlacementGroup": {"GroupName": name}}
-
-    def quota(self, code: str) -> dict[str, Any]:
-        """GetServiceQuota."""
-        if code not in self.quotas:
-            raise refusal("NoSuchResourceException", "get_service_quota")
-        return {"Quota": {"QuotaCode": code, "Value": self.quotas[code]}}
 
     def rates(self, plan: str, types: Sequence[str]) -> dict[str, Any]:
         """DescribeSavingsPlanRates."""

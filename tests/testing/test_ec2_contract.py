@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -85,7 +86,7 @@ class InMemory:
         self.account.paid.reservations.append(row)
 
     def may_have_vcpus(self, number: int) -> None:
-        self.account.paid.quotas["L-1216C47A"] = number
+        self.account.market = replace(self.account.market, vcpu_limits={"on-demand": number})
 
     def has_a_plan(self, commitment: str, **rates: str) -> None:
         named = {name.replace("_", "."): rate for name, rate in rates.items()}
@@ -474,8 +475,11 @@ def test_quotas_and_plans_are_told_by_their_own_services(account: Account) -> No
     asked = {"ServiceCode": "ec2", "QuotaCode": "L-1216C47A"}
     quotas, plans = account.client("service-quotas"), account.client("savingsplans")
     assert refusal(lambda: quotas.get_service_quota(**asked)) == (400, "NoSuchResourceException")
-    account.may_have_vcpus(96)
-    assert quotas.get_service_quota(**asked)["Quota"]["Value"] == 96.0
+    account.may_have_vcpus(8)
+    assert quotas.get_service_quota(**asked)["Quota"]["Value"] == 8.0
+    assert len(launch(account, number=3, InstanceType="c5.xlarge")) == 2, "what is told holds"
+    more = refusal(lambda: launch(account, "t-2", InstanceType="c5.xlarge"))
+    assert more == (400, "VcpuLimitExceeded")
     account.has_a_plan("1.5", c5_large="0.05", m5_large="0.06")
     assert plans.describe_savings_plans(states=["retired"])["savingsPlans"] == []
     (plan,) = plans.describe_savings_plans(states=["active"])["savingsPlans"]

@@ -61,6 +61,28 @@ def test_a_token_launches_once_even_if_its_answer_was_lost(account: MemoryEc2) -
     assert code_of(caught) == "IdempotentParameterMismatch"
 
 
+def test_a_token_is_known_for_a_day_after_its_instances(account: MemoryEc2, clock: ManualClock) -> None:
+    ec2 = account.connect("ec2")
+    account.forgotten = lambda _instance: None
+    made = ec2.run_instances(**request(number=2))["Instances"]
+    ec2.terminate_instances(InstanceIds=[made[0]["InstanceId"]])
+    clock.pass_by(20 * 3600.0)
+    account.advance()
+    (still,) = ec2.run_instances(**request(number=2))["Instances"]
+    assert still["InstanceId"] == made[1]["InstanceId"]
+    ec2.terminate_instances(InstanceIds=[made[1]["InstanceId"]])
+    for _ in range(2):
+        clock.pass_by(20 * 3600.0)
+        account.advance()
+        assert account.instances == {}
+        with pytest.raises(ClientError) as caught:
+            ec2.run_instances(**request(number=2))
+        assert code_of(caught) == "IdempotentInstanceTerminated"
+    clock.pass_by(5 * 3600.0)
+    account.advance()
+    assert len(ec2.run_instances(**request(number=2))["Instances"]) == 2
+
+
 def test_lists_and_terminations_go_by_what_was_true_a_while_ago(
     account: MemoryEc2, clock: ManualClock
 ) -> None:

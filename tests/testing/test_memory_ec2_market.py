@@ -102,6 +102,18 @@ def test_a_quota_counts_the_vcpus_that_run(market: str, code: str) -> None:
     assert launch(ec2, "d", 5, spot=market == SPOT) == 1
 
 
+def test_a_quota_is_told_as_launches_meet_it() -> None:
+    clock = ManualClock(wall=BEGIN)
+    ec2 = account(clock, Ec2Market(vcpus=2, vcpu_limits={SPOT: 11}))
+    quotas = ec2.connect("service-quotas")
+    told = quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-34B43A08")
+    (size,) = ec2.connect("ec2").describe_instance_types(InstanceTypes=["c5.large"])["InstanceTypes"]
+    assert launch(ec2, "a", 9, spot=True) == told["Quota"]["Value"] // size["VCpuInfo"]["DefaultVCpus"] == 5
+    with pytest.raises(ClientError) as refused:
+        quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-1216C47A")
+    assert code_of(refused) == "NoSuchResourceException"
+
+
 def test_prices_are_told_as_ec2_tells_them(tmp_path: Path) -> None:
     clock = ManualClock(wall=BEGIN + 500.0)
     market = Ec2Market(usd_per_hour=0.36, spot_usd_per_hour=steps(0.1, 0.2))
