@@ -48,10 +48,11 @@ def why(
         known = _in_the_ledger(settings, job_id.job)
     except AdvisorError as error:
         trouble = error
-    if known.record is None or known.ended is not None:  # a new job may have its number
+    # a new job may have its number, and a moved one may have come back
+    if known.record is None or known.ended is not None or known.record.advice.partition is not None:
         seen = _in_slurm(settings, job_id, has_ended=known.record is None)
     if known.record is not None and not _is_newer(seen, known.record):
-        _emit_record(job_id, known, known.record, output)
+        _emit_record(job_id, known, known.record, seen, output)
     elif seen is not None and seen.recorded is not None:
         _emit_recorded(job_id, seen.recorded, output)
     elif seen is not None and seen.het_job_id is not None:
@@ -127,11 +128,13 @@ def _in_slurm(settings: Settings, job_id: JobId, *, has_ended: bool) -> JobRecor
         return None
 
 
-def _emit_record(job_id: JobId, known: Known, record: AdviceRecord, output: Format) -> None:
+def _emit_record(
+    job_id: JobId, known: Known, record: AdviceRecord, seen: JobRecordInSlurm | None, output: Format
+) -> None:
     from advisor.decide.explanation.wording import explanation
     from advisor.service.admin.why_view import ledger_advice
 
-    found = ledger_advice(job_id, known, record)
+    found = ledger_advice(job_id, known, record, now_in=None if seen is None else seen.partition)
 
     def draw(console: Console) -> None:
         name = clean(record.job.name or "without a name")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
@@ -11,7 +11,7 @@ from advisor.model.errors import AdvisorError, BadInput
 from advisor.slurm import records
 from advisor.slurm.commands import Commands
 
-_ID_WIDTH: Final = 24
+_WIDTH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,14 @@ class JobRecordInSlurm:
         recorded: The advice in its AdminComment; None when there is none.
         het_job_id: The id that the parts of a heterogeneous job share.
         submit_time: Of a job in its first run that slurmctld knows, epoch seconds.
+        partition: Of one that slurmctld knows.
     """
 
     is_known: bool = False
     recorded: RecordedAdvice | None = None
     het_job_id: int | None = None
     submit_time: float | None = None
+    partition: str | None = None
 
 
 def record_in_slurm(commands: Commands, job: str, *, has_ended: bool = True) -> JobRecordInSlurm:
@@ -40,29 +42,26 @@ def record_in_slurm(commands: Commands, job: str, *, has_ended: bool = True) -> 
     Raises:
         BadInput: Slurm's commands are not installed.
     """
-    known, het_job_id, submit_time = False, None, None
-    for found_id, submitted, comment in _answers(commands, job, has_ended=has_ended):
-        known, het_job_id, submit_time = True, het_job_id or found_id, submit_time or submitted
-        if (recorded := parse_admin_comment(comment.strip())) is not None:
-            return JobRecordInSlurm(True, recorded, het_job_id, submit_time)
-        if het_job_id is not None:
+    found = JobRecordInSlurm()
+    for one in _answers(commands, job, has_ended=has_ended):
+        found = replace(one, het_job_id=found.het_job_id or one.het_job_id)
+        if found.recorded is not None or found.het_job_id is not None:
             break
-    return JobRecordInSlurm(known, None, het_job_id, submit_time)
+    return found
 
 
-def _answers(
-    commands: Commands, job: str, *, has_ended: bool
-) -> Iterator[tuple[int | None, float | None, str]]:
-    """HetJobID (None for other jobs), submission and AdminComment of each part or array task."""
-    columns = ("HetJobID", "SubmitTime", "RestartCnt", "admin_comment")
-    asked = ",".join(f"{name}:{_ID_WIDTH if name != 'admin_comment' else 4096}" for name in columns)
+def _answers(commands: Commands, job: str, *, has_ended: bool) -> Iterator[JobRecordInSlurm]:
+    """The record of each part or array task."""
+    columns = ("HetJobID", "SubmitTime", "RestartCnt", "Partition", "admin_comment")
+    asked = ",".join(f"{name}:{_WIDTH if name != columns[-1] else 4096}" for name in columns)
     for line in _lines(
         commands, "squeue", "--noheader", "--states=all", f"--jobs={job}", f"--Format={asked}"
     ):
-        leader, submitted, restarts = (
-            records.whole(line[at : at + _ID_WIDTH]) for at in range(0, 3 * _ID_WIDTH, _ID_WIDTH)
+        leader, submitted, restarts, partition = (
+            line[at : at + _WIDTH] for at in range(0, 4 * _WIDTH, _WIDTH)
         )
-        yield leader or None, None if restarts else submitted, line[3 * _ID_WIDTH :]
+        submit_time = None if records.whole(restarts) else records.whole(submitted)
+        yield _record(line[4 * _WIDTH :], records.whole(leader), submit_time, records.text(partition.strip()))
     if not has_ended:
         return
     options = ("--noheader", "--allocations", "--parsable2", "--format=JobID,AdminComment")
@@ -70,7 +69,15 @@ def _answers(
         name, bar, comment = line.partition("|")
         if bar:
             het_job_id, plus, _ = name.partition("+")
-            yield records.whole(het_job_id) if plus else None, None, comment
+            yield _record(comment, records.whole(het_job_id) if plus else None)
+
+
+def _record(
+    comment: str, leader: int | None, submit_time: float | None = None, partition: str | None = None
+) -> JobRecordInSlurm:
+    return JobRecordInSlurm(
+        True, parse_admin_comment(comment.strip()), leader or None, submit_time, partition
+    )
 
 
 def _lines(commands: Commands, name: str, *arguments: str) -> Iterator[str]:

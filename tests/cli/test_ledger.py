@@ -84,6 +84,17 @@ def test_why_says_that_a_moved_job_has_come_back(config, partition, said):
     assert ("it has ended in partition onprem" in call(config, "why", "20")) is said
 
 
+def test_why_says_that_a_moved_job_waits_here_again(config, tmp_path, monkeypatch):
+    with HistoryStore(settings_of(config).history_url) as store:
+        store.add_advice(
+            [replace(store.advice_of(11), advice=replace(ask(), advice_id="advice-22", time=NOW))]
+        )
+        assert store.link("advice-22", 22)
+    for name, value in commands(tmp_path, squeue=admin_comment(ask()), submitted=int(NOW)).items():
+        monkeypatch.setenv(name, value)
+    assert "its partition is onprem now" in call(config, "why", "22")
+
+
 def test_an_element_of_an_array_of_lsf_has_its_name(config):
     with config.open("a") as file:
         file.write('[cluster]\nscheduler = "lsf"\n')
@@ -208,9 +219,9 @@ def commands(folder, *, raw=False, submitted="N/A", **answers):
         text = answers.get(name)
         if (
             text is not None and not raw
-        ):  # squeue's first columns are 24 wide, sacct's columns have bars between them
+        ):  # squeue's first columns are 64 wide, sacct's columns have bars between them
             text = "\n".join(
-                f"{'N/A':<24}{submitted:<24}{0:<24}{line}" if name == "squeue" else f"99|{line}"
+                f"{'N/A':<64}{submitted:<64}{0:<64}{'onprem':<64}{line}" if name == "squeue" else f"99|{line}"
                 for line in text.split("\n")
             )
         path.write_text("#!/bin/sh\nexit 1\n" if text is None else f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
@@ -323,7 +334,7 @@ def test_day_one_4_why_takes_a_task_a_part_and_a_step(config):
 
 
 def test_day_one_6_a_part_of_a_heterogeneous_job_is_told_as_one(config, tmp_path, monkeypatch):
-    for folder, answers in (("q", {"squeue": f"{97:<72}"}), ("s", {"sacct": "97+1|"})):
+    for folder, answers in (("q", {"squeue": f"{97:<256}"}), ("s", {"sacct": "97+1|"})):
         (tmp_path / folder).mkdir()
         for name, value in commands(tmp_path / folder, raw=True, **answers).items():
             monkeypatch.setenv(name, value)

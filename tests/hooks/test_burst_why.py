@@ -92,7 +92,7 @@ def at_ten(advice: Advice, *, later: float = 0.0) -> Advice:
 def test_it_is_written_for_python_3_6(tool: str) -> None:
     tree = ast.parse(tool, feature_version=(3, 6))
     imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    assert imported <= {"json", "math", "os", "re", "subprocess", "sys", "time"}
+    assert imported <= {"json", "math", "os", "re", "signal", "subprocess", "sys", "time"}
     assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
 
 
@@ -116,6 +116,15 @@ DEAR = (
     '{"burst_advisor":1,"id":"a","to":"on-premise","mode":"act","why":"price.too_dear","size":"unknown",'
     '"n":{"hour_costs":2,"hour_may_cost":0.5,"slice_chance":0.1171}}'
 )
+
+
+def test_the_rest_of_a_pipe_may_close(login: LoginNode) -> None:
+    login.shows(admin_comment(moved()))
+    shell = f"{sys.executable} -I -u {login.folder}/burst-why 12345 | (exec <&-; sleep 1)"
+    path = f"{login.folder}:{Path(sys.executable).parent}:{os.defpath}"
+    words = ["/bin/sh", "-c", shell]
+    done = subprocess.run(words, capture_output=True, check=True, timeout=60, env={"PATH": path, "TZ": "UTC"})
+    assert done.stderr == b""
 
 
 @pytest.mark.parametrize("comment", [admin_comment(moved()), DEAR], ids=["moved", "too dear"])

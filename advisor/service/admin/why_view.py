@@ -57,13 +57,15 @@ def known_of(store: HistoryStore, job_id: int) -> Known:
     return Known(record, ended, None if older is None else older.job.submit_time)
 
 
-def ledger_advice(job_id: JobId, known: Known, record: AdviceRecord) -> dict[str, Any]:
+def ledger_advice(
+    job_id: JobId, known: Known, record: AdviceRecord, *, now_in: str | None = None
+) -> dict[str, Any]:
     """The whole advice, from the ledger; ``asked`` is the job id as the user typed it.
 
     ``of_older`` is a sentence about an older job with this number, ``of_array`` one about an advice that is
     not of the asked task alone, ``wait_interval`` one about the forecast wait, and ``ended_elsewhere`` one
-    about where it ended; None: nothing is to be said. ``advised_later`` is when a job that waited was advised
-    anew, epoch seconds; None: it was at its submission.
+    about where it is (``now_in``) or ended; None: nothing is to be said. ``advised_later`` is when a job that
+    waited was advised anew, epoch seconds; None: it was at its submission.
     """
     return {
         "job_id": job_id.job,
@@ -74,7 +76,7 @@ def ledger_advice(job_id: JobId, known: Known, record: AdviceRecord) -> dict[str
         "of_older": of_older(job_id, known),
         "of_array": _of_array(job_id, record),
         "wait_interval": _wait_interval(record),
-        "ended_elsewhere": _ended_elsewhere(record, known.ended),
+        "ended_elsewhere": _ended_elsewhere(record, known.ended, now_in),
         "advice": record.advice,
         "job": record.job,
         "estimates": record.estimates,
@@ -91,10 +93,14 @@ def of_older(job_id: JobId, known: Known) -> str | None:
     )
 
 
-def _ended_elsewhere(record: AdviceRecord, ended: JobOutcome | None) -> str | None:
-    """A sentence about a job that was sent to the cloud and has ended in another partition."""
+def _ended_elsewhere(record: AdviceRecord, ended: JobOutcome | None, now_in: str | None) -> str | None:
+    """A sentence about a job that was sent to the cloud and is, or has ended, in another partition."""
     advice = record.advice
-    if ended is None or ended.advice_id != advice.advice_id or advice.mode is not Mode.ACT:
+    if advice.mode is not Mode.ACT:
+        return None
+    if ended is None and advice.partition is not None and now_in not in {None, advice.partition}:
+        return f"It did not stay there: its partition is {now_in} now."
+    if ended is None or ended.advice_id != advice.advice_id:
         return None
     if advice.partition is None or ended.partition in {None, advice.partition}:
         return None

@@ -36,7 +36,9 @@ log = structlog.get_logger(__name__)
 _PERIOD_SECONDS: Final = 1.0
 _SHUTDOWN_SECONDS: Final = 60.0  # from EC2's notice to the end of the last process
 _LATE_WORD_SECONDS: Final = 15.0  # age that EC2's list may have
-_HELD_FOR_GOOD: Final = frozenset({"BadConstraints", "launch_failed_requeued_held"})
+_LAUNCH_FAILED: Final = "launch_failed_requeued_held"
+"""As by a Prolog that fails, or on a node that does not know the job's user."""
+_HELD_FOR_GOOD: Final = frozenset({"BadConstraints", _LAUNCH_FAILED})
 
 
 class JobWarnings(Protocol):
@@ -90,6 +92,7 @@ class InterruptionLoop:
         self._settings, self._slurm = context.settings, context.slurm
         self._view, self._clock = context.view, context.clock
         self._record, self._tries = context.interruptions, context.spot_tries
+        self._cloud = context.cloud
         self._instances = instances
         self._jobs = jobs
         self._back_to_spot = back_to_spot
@@ -98,6 +101,9 @@ class InterruptionLoop:
         self._hurried: dict[int, int] = {}  # job: its interruptions when its begin time was set to now
         self._kept_off: dict[int, str] = {}
         self._left_at: dict[int, float | None] = {}  # job to be placed: start of the run that it was to leave
+        self._not_launched: set[tuple[int, int]] = (
+            set()
+        )  # jobs that the last poll showed so, and their restarts
         self._released_here: set[int] = set()  # moved jobs that Slurm held on-premise, and may hold again
 
     def steps(self) -> Sequence[Step]:
@@ -229,6 +235,14 @@ class InterruptionLoop:
             or self._is_limited_there(job)
         )
         ours = [job for job in held if job.job.job_id in to_place or moved_by_us(job) is not None]
+        failed = {
+            (job.job.job_id, job.restarts)
+            for job in ours
+            if _reason(job) == _LAUNCH_FAILED and self._is_there(job)
+        }
+        if failed - self._not_launched:
+            self._cloud.launch_failed()  # once: one node may have failed several jobs
+        self._not_launched = failed
         for_each(ours, self._free)
         if self._released_here:
             self._released_here &= {item.job.job_id for item in snapshot.jobs}

@@ -47,6 +47,7 @@ class CloudRecord:
         self._file = BOOTS.at(folder)
         self._lock = threading.Lock()
         self._content = self._read()
+        self._failed_before = 0  # the last good boots
         self.budget = SpendingBudget(BUDGET.at(folder), clock)
 
     @property
@@ -91,7 +92,7 @@ class CloudRecord:
             failures = self._content.failures_in_a_row
         if failures < _FAILURES_UNTIL_PROTECTED:
             return self.budget.file.unwritten
-        return f"{failures} cloud nodes in a row did not boot"
+        return f"{failures} cloud nodes in a row did not boot, or could not start their jobs"
 
     @property
     def boot_failures(self) -> int:
@@ -110,6 +111,7 @@ class CloudRecord:
         with self._lock:
             known = self._content.boots.get(pool, [])
             self._content.boots[pool] = [*known, max(0.0, seconds)][-_BOOTS:]
+            self._failed_before = self._content.failures_in_a_row or max(0, self._failed_before - 1)
             self._content.failures_in_a_row = 0
             self._content.boots_seen += 1
             self._save()
@@ -132,6 +134,14 @@ class CloudRecord:
         with self._lock:
             self._content.failures_in_a_row += nodes
             self._content.failures_seen += nodes
+            self._save()
+
+    def launch_failed(self) -> None:
+        """Note that slurmctld could not start jobs on a node that had booted: it was no good boot."""
+        with self._lock:
+            self._content.failures_in_a_row += 1 + self._failed_before
+            self._content.failures_seen += 1
+            self._failed_before = 0
             self._save()
 
     def try_one_boot(self) -> None:

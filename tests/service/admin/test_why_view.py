@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from advisor.history.records import AdviceRecord
 from advisor.model.estimate import Estimate
 from advisor.model.job_id import parse_job_id
-from advisor.service.admin.why_view import ledger_advice
+from advisor.service.admin.why_view import Known, ledger_advice
 from tests.decide.cases import make_estimates, make_job
 from tests.decide.submission.test_priced import offered
 
@@ -19,7 +19,7 @@ WAIT = Estimate(seconds=180.0, variance=100.0, lower=0.0, upper=2400.0)
 def shown(job_id: str, **job: Any) -> dict[str, Any]:
     estimates = replace(make_estimates(), wait=WAIT)
     record = AdviceRecord(advice=offered(**job), job=make_job(**job), estimates=estimates)
-    return ledger_advice(parse_job_id(job_id, where="JOBID"), record, None)
+    return ledger_advice(parse_job_id(job_id, where="JOBID"), Known(record, None), record)
 
 
 def test_the_numbers_of_an_array_are_of_different_tasks() -> None:

@@ -171,6 +171,38 @@ def test_f20_a_job_of_ours_that_slurm_holds_after_a_failed_launch_goes_home(
     assert len(rig.job_updates()) == moved
 
 
+@pytest.mark.parametrize(("together", "rounds"), [(1, 10), (3, 8)])
+def test_nodes_that_boot_and_start_no_job_are_good_boots_of_none(
+    rig: Rig, together: int, rounds: int
+) -> None:
+    """A Prolog fails on each, or the image does not know the users: every moved job would pay for a boot."""
+    rig.fleet.listed = []
+    for number in range(rounds):
+        assert rig.cloud.protected == ""
+        for _ in range(together):
+            rig.cloud.booted(60.0)
+        for node in range(together):
+            held = make_queued(
+                10 * number + node,
+                reason="launch failed requeued held",
+                queue="burst",
+                admin_comment=comment(),
+            )
+            rig.look([make_node("burst2", "MIXED")], [held])
+            for _ in range(3):  # until the next poll
+                rig.loop.place_again()
+    assert "could not start their jobs" in rig.cloud.protected
+
+
+def test_a_job_that_could_not_be_started_now_and_then_stops_nothing(rig: Rig) -> None:
+    for number in range(40):
+        rig.cloud.booted(60.0)
+        rig.cloud.launch_failed()
+        for _ in range(2):
+            rig.cloud.booted(60.0)
+        assert rig.cloud.protected == "", number
+
+
 def test_f20_a_moved_job_that_no_node_here_is_fit_for_is_released_here_once(rig: Rig) -> None:
     def told(*queues: str, reason: str = "BadConstraints") -> list[str]:
         rig.slurm.told.clear()
