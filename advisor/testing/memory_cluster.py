@@ -41,6 +41,7 @@ class MemoryCluster:
             limits do not kill.
         rules: Of its backfilling, each processor being a node; None: EASY.
         node_processors: Of a cloud node.
+        is_shared: Whether jobs share a cloud node by processors; else one job has it.
         first_job_id: Least id that `submit` gives.
         queue_changes: How often a job has started or ended on-premise.
         cloud_ends: How often a job has ended in the cloud.
@@ -58,6 +59,7 @@ class MemoryCluster:
     processors: int = 0
     rules: Rules | None = None
     node_processors: int = 4
+    is_shared: bool = False
     first_job_id: int = 1
     queue_changes: int = 0
     cloud_changes: int = 0
@@ -155,7 +157,7 @@ class MemoryCluster:
             return node.since + self.times.resume
         if node.power is NodePower.POWERING_DOWN:
             return node.since + self.times.suspend
-        idle = node.since + self.times.idle if node.job_id is None else math.inf
+        idle = math.inf if node.jobs else node.since + self.times.idle
         if node.silent_since is None or node.is_down:
             return idle
         return min(idle, node.silent_since + self.times.silent)
@@ -293,7 +295,7 @@ class MemoryCluster:
 
     def _leave(self, job: MemoryJob, now: float) -> None:
         for node in (self.nodes[name] for name in job.nodes):
-            node.job_id = None
+            node.jobs = {other: cores for other, cores in node.jobs.items() if other != job.job_id}
             if node.power is NodePower.UP:  # one that boots goes on booting, and is idle afterwards
                 node.since = now
         job.nodes = ()
@@ -304,7 +306,7 @@ class MemoryCluster:
             node
             for node in self._awake()
             if node.power is NodePower.UP
-            and node.job_id is None
+            and not node.jobs
             and (node.powers_down_after_job or now - node.since > self.times.idle)
         ]
         if idle:
@@ -328,11 +330,13 @@ class MemoryCluster:
         wanted = self._nodes_wanted(job)
         excluded = set(expand(job.excluded)) if job.excluded else set()
         wanted_features = set(job.wanted_features)
+        cores = -(-job.size // wanted) if self.is_shared else self.node_processors
+        powers = {NodePower.UP, NodePower.DOWN} | ({NodePower.POWERING_UP} if self.is_shared else set())
         free = [
             node
             for node in self.nodes.values()
-            if node.job_id is None
-            and node.power in (NodePower.UP, NodePower.DOWN)
+            if sum(node.jobs.values()) + cores <= self.node_processors
+            and node.power in powers
             and not (node.is_down or node.is_draining or node.powers_down_after_job)
             and node.silent_since is None
             and node.name not in excluded
@@ -351,7 +355,7 @@ class MemoryCluster:
         job.state, job.start_time = "CONFIGURING", now
         asleep = [node for node in chosen if node.power is NodePower.DOWN]
         for node in chosen:
-            node.job_id = job.job_id
+            node.jobs = {**node.jobs, job.job_id: cores}
         for node in asleep:
             node.power, node.since = NodePower.POWERING_UP, now
         if asleep:
@@ -362,10 +366,11 @@ class MemoryCluster:
         return max(job.nodes_wanted, -(-job.processors // self.node_processors))
 
     def _free(self, node: MemoryNode) -> None:
-        """The node is lost to its job, which is requeued, or ends where it may not be."""
-        if node.job_id is None:
-            return
-        job = self.jobs[node.job_id]
+        """The node is lost to its jobs, which are requeued, or end where they may not be."""
+        for job_id in node.jobs:
+            self._lose_node(self.jobs[job_id])
+
+    def _lose_node(self, job: MemoryJob) -> None:
         if job.state == RUNNING and job.start_time is not None:
             job.interruptions += 1
             job.lost_seconds += self.now() - job.start_time

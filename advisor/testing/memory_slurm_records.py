@@ -64,9 +64,10 @@ class _Shown:
 
 @dataclass(slots=True)
 class MemoryNode(_Shown):
-    """A node of the burst partition; one job at a time has it.
+    """A node of the burst partition.
 
     Attributes:
+        jobs: The processors that each job has of it, by job id.
         shown: As Slurm last showed it, if nothing has changed since.
     """
 
@@ -78,7 +79,7 @@ class MemoryNode(_Shown):
     is_draining: bool = False
     powers_down_after_job: bool = False
     silent_since: float | None = None
-    job_id: int | None = None
+    jobs: Mapping[int, int] = field(default_factory=dict)
     reason: str | None = None
     weight: int = 100
     features: tuple[str, ...] = ("cloud",)
@@ -101,9 +102,14 @@ class MemoryNode(_Shown):
         )
 
     @property
+    def job_id(self) -> int | None:
+        """The first of its jobs; None: it has none."""
+        return next(iter(self.jobs), None)
+
+    @property
     def words(self) -> frozenset[str]:
         """Slurm's words for its state."""
-        used = "IDLE" if self.job_id is None else "ALLOCATED"
+        used = "ALLOCATED" if self.jobs else "IDLE"
         base = "DOWN" if self.is_down else "UNKNOWN" if self.power is NodePower.UNKNOWN else used
         words = {base, "CLOUD"} | _POWER_WORD[self.power]
         if self.is_draining:
@@ -301,9 +307,10 @@ def as_queued(job: MemoryJob, reason: str) -> QueuedJob:
 
 def as_node(node: MemoryNode, processors: int = 4) -> Node:
     """A node as sinfo says it."""
+    is_full = not node.jobs or sum(node.jobs.values()) >= processors
     return Node(
         name=node.name,
-        states=node.words,
+        states=node.words if is_full else node.words - {"ALLOCATED"} | {"MIXED"},
         processors=processors,
         memory_mb=8000,
         partitions=(BURST,),
