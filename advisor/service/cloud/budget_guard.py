@@ -13,12 +13,14 @@ import structlog
 from advisor.ec2.errors import Failure, FailureClass
 from advisor.ec2.instances import Instance
 from advisor.model.advice import Capacity
-from advisor.model.cluster import NodePower
+from advisor.model.cluster import Node, NodePower
+from advisor.model.limits import far_from_start
 from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import usd_per_hour
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.site_view import burst_nodes
+from advisor.service.state.budget_limits import JudgedBudgets
 from advisor.service.state.budget_records import LaunchRequest, limits_of
 
 log = structlog.get_logger(__name__)
@@ -102,34 +104,69 @@ class BudgetGuard:
         Nodes that cost money take no new job and are powered down after their last one.
 
         Returns:
-            The moved jobs that wait for a node that costs money; they are to return on-premise.
+            The moved jobs that wait for a node that costs money; they are to return on-premise. Before the
+            budget is spent, those for which too little is left, where they may begin on a node that is up:
+            no launch asks for their money.
         """
+        if not self._limits:
+            return set()
         everything, payers = self._cloud.budget.exhausted(self._limits)
-        if not everything and not payers:
+        if not everything and not payers and not self._instances():
             return set()
         snapshot = self._context.view.fresh()
-        if everything and (up := self._up_for_money(snapshot)):
-            log.warning("cloud.budget_spent", nodes=up)
+        up = self._up_for_money(snapshot)
+        if everything and up:
+            log.warning("cloud.budget_spent", nodes=[node.name for node in up])
             self._context.slurm.update_node(
-                up, state="POWER_DOWN_ASAP", reason="burst advisor: the budget is spent"
+                [node.name for node in up],
+                state="POWER_DOWN_ASAP",
+                reason="burst advisor: the budget is spent",
             )
-        return {
-            queued.job.job_id
+        waiting = [
+            queued
             for queued in snapshot.jobs
             if queued.state == PENDING
             and queued.job.queue == self._settings.cluster.burst_partition
-            and (everything or not payers.isdisjoint(queued.job.payers))
             and (moved := moved_by_us(queued)) is not None
             and (moved.capacity != Capacity.RESERVED or self._sends_all_back)
-        }
+        ]
+        back = {q.job.job_id for q in waiting if everything or not payers.isdisjoint(q.job.payers)}
+        return back | (self._too_dear(waiting, up, snapshot) if waiting and up else set())
 
-    def _up_for_money(self, snapshot: ClusterSnapshot) -> list[str]:
+    def _too_dear(
+        self, waiting: Sequence[QueuedJob], up: Sequence[Node], snapshot: ClusterSnapshot
+    ) -> set[int]:
+        """Jobs that may begin on nodes that are up, and whose longest run is not covered by what is left."""
+        prices, names = self._context.prices_now(), {node.name for node in up}
+        of_nodes = (
+            usd_per_hour(item.option, item.instance_type, prices)
+            for item in self._instances()
+            if item.is_alive and item.node in names
+        )
+        price = max(of_nodes, default=0.0)
+        cores, memory = min(node.processors for node in up), min(node.memory_mb for node in up)
+        budgets = JudgedBudgets(self._limits, self._cloud.budget.books(), self._context.clock.wall())
+        far, found = far_from_start(snapshot.jobs, self._settings.cluster.burst_partition), set[int]()
+        for queued in sorted(waiting, key=lambda queued: -queued.priority):
+            job = queued.job
+            if job.job_id in far:
+                continue
+            nodes = min(len(up), job.array_tasks * job.nodes_of_size(cores, memory))
+            usd = nodes * price * self._reckoning.run_seconds(queued) / 3600.0
+            asked = LaunchRequest(
+                node="", account=job.account or "", user=job.user or "", usd=usd, usd_per_hour=price
+            )
+            if budgets.refusal(asked):
+                found.add(job.job_id)
+        return found
+
+    def _up_for_money(self, snapshot: ClusterSnapshot) -> list[Node]:
         """Nodes that are up and not paid for already; none before EC2 was listed: that is not known then."""
         listed = self._instances()
         covered = self._paid.at_launch(listed).covered
         paid = {item.node for item in listed if item.instance_id in covered}
         return [
-            node.name
+            node
             for node in burst_nodes(snapshot, self._settings)
             if listed and node.power is NodePower.UP and not (node.is_draining or node.is_down)
             if node.name not in paid

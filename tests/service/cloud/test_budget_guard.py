@@ -227,7 +227,7 @@ def test_an_account_that_has_spent_its_share_gets_its_waiting_jobs_back(rig: Rig
             7, "RUNNING", nodes="burst1", queue="burst", account="physics", requested_time=0.5 * HOUR
         ),
         make_queued(8, queue="burst", account="physics", admin_comment=comment()),
-        make_queued(9, queue="burst", account="biology", admin_comment=comment()),
+        make_queued(9, queue="burst", account="biology", requested_time=600.0, admin_comment=comment()),
     ]
     rig.look([make_node("burst1", "MIXED")], jobs)
     rig.reconcile.read_instances()
@@ -235,6 +235,25 @@ def test_an_account_that_has_spent_its_share_gets_its_waiting_jobs_back(rig: Rig
     rig.provision.keep_budget()
     assert states_told(rig.slurm) == {}
     assert rig.provision.returning == {8}
+
+
+def test_waiting_jobs_that_may_begin_on_nodes_that_are_up_return_where_too_little_is_left(rig: Rig) -> None:
+    """No launch asks for their money: they began as soon as others had ended, and passed the budget."""
+    rig.cloud.budget.rebuild((), (), ())
+    rig.fleet.listed = [make_instance("burst1", option=Capacity.ON_DEMAND, launch_time=rig.hands.wall)]
+    moved = {"queue": "burst", "account": "law", "admin_comment": comment(capacity=Capacity.ON_DEMAND)}
+    hours = {8: 1.5, 9: 0.9, 10: 0.2}
+    waiting = [
+        make_queued(number, requested_time=long * HOUR, priority=20 - number, **moved)
+        for number, long in hours.items()
+    ]
+    running = make_queued(7, "RUNNING", nodes="burst1", queue="burst", requested_time=0.5 * HOUR)
+    rig.look([make_node("burst1", "MIXED")], [running, *waiting])
+    rig.reconcile.read_instances()
+    rig.reconcile.count_money()
+    rig.provision.keep_budget()
+    assert rig.provision.returning == {9}  # 1.2 of 5 dollars are promised, 3.0 and 0.4 are for 8 and 10
+    assert states_told(rig.slurm) == {}
 
 
 def test_a_job_that_slurm_cannot_show_is_waited_for_where_its_account_must_pay(rig: Rig) -> None:
