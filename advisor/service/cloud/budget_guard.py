@@ -72,7 +72,8 @@ class BudgetGuard:
         """
         prices = self._context.prices_now()
         boot = self._cloud.boot_seconds or self._settings.placement.boot_seconds
-        idle = self._reckoning.idle_seconds
+        idle, snapshot = self._reckoning.idle_seconds, self._context.view.if_fresh()
+        sharing = {} if snapshot is None else snapshot.jobs_on
         free: Collection[str] = ()
         if listed is None:
             nodes = [node for node in nodes if node in self._reserved]
@@ -92,7 +93,8 @@ class BudgetGuard:
             price = 0.0 if node in free else price
             # a node without a job is promised the cost of a day, in which it may be idle
             behind = 0.0 if queued is None else idle
-            usd = price * (boot + self._reckoning.run_seconds(queued) + behind) / 3600.0
+            run = max(self._reckoning.run_seconds(one) for one in (queued, *sharing.get(node, ())))
+            usd = price * (boot + run + behind) / 3600.0
             account, user = ("", "") if queued is None else (queued.job.account or "", queued.job.user or "")
             requests.append(LaunchRequest(node=node, account=account, user=user, usd=usd, usd_per_hour=price))
         refused = self._cloud.budget.promise(requests, self._limits) if requests else {}

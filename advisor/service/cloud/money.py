@@ -83,6 +83,7 @@ def running_nodes(
                 launch_time=instance.launch_time,
                 shares=_shares(jobs),
                 left_usd=price * left / 3600.0 if is_up or promises_lost else None,
+                least_usd=price * left / 3600.0 if jobs else 0.0,
             )
         )
     return found

@@ -148,7 +148,7 @@ class SpendingBudget:
         """Promise nodes that are up what their jobs may still cost: one may have begun since the count."""
         with self._lock:
             for item in running:
-                if item.left_usd is not None:
+                if item.left_usd is not None or item.least_usd:
                     self._keep_promise(item, 0.0)
 
     def _count(self, running: Sequence[RunningNode]) -> None:
@@ -220,7 +220,7 @@ class SpendingBudget:
         promise = self._kept.promises.get(item.node)
         if item.left_usd is None:
             if promise is not None:
-                promise.usd, promise.is_counted = max(0.0, promise.usd - usd), True
+                promise.usd, promise.is_counted = max(item.least_usd, promise.usd - usd), True
             return
         now, shares = self._clock.wall(), dict(item.shares)
         self._kept.promises[item.node] = Promise("", item.left_usd, now, is_counted=True, shares=shares)

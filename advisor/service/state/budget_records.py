@@ -43,6 +43,7 @@ class RunningNode:
         launch_time: When EC2 launched it, epoch seconds; 0 if unknown.
         shares: The share of its price that each account, and each user, pays; the rest is idle time.
         left_usd: The cost to come of its jobs by their forecasts, US dollars; None while it boots.
+        least_usd: While it boots: the cost to come of the jobs that wait for it by now.
     """
 
     instance_id: str
@@ -51,6 +52,7 @@ class RunningNode:
     launch_time: float = 0.0
     shares: Mapping[str, float] = field(default_factory=dict)
     left_usd: float | None = None
+    least_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

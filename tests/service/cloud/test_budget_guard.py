@@ -85,6 +85,32 @@ def test_a_job_is_promised_what_it_may_cost_with_the_limit_that_it_will_have(rig
     assert rig.provision.returning == {2}
 
 
+def test_a_node_is_promised_the_longest_run_of_all_jobs_that_wait_for_it(rig: Rig) -> None:
+    """Jobs that share it: the one of the hand-over was asked for, and a longer one passed the budget."""
+    there = {"queue": "burst", "account": "law", "nodes": "burst1"}
+    jobs = [
+        make_queued(number, "CONFIGURING", requested_time=hours * HOUR, start_time=rig.hands.wall, **there)
+        for number, hours in {7: 0.2, 8: 3.0}.items()
+    ]
+    rig.look(jobs=jobs)
+    rig.hand_over("resume", "burst1", {7: "burst1"})
+    rig.provision.act_on_handovers()
+    assert rig.fleet.of("resume")[0][0] == ()
+
+
+def test_a_node_that_boots_is_promised_the_money_of_a_job_that_comes_later(rig: Rig) -> None:
+    """Its money was free until the node was up."""
+    rig.cloud.budget.rebuild((), (), ())
+    rig.cloud.budget.promise([LaunchRequest(node="burst1", account="law", usd=0.5, usd_per_hour=2.0)], ())
+    rig.fleet.listed = [make_instance("burst1", option=Capacity.ON_DEMAND, launch_time=rig.hands.wall)]
+    there = {"queue": "burst", "account": "law", "nodes": "burst1", "start_time": rig.hands.wall}
+    jobs = [make_queued(n, "CONFIGURING", requested_time=h * HOUR, **there) for n, h in ((7, 0.2), (8, 2.0))]
+    rig.look([make_node("burst1", "MIXED", "POWERING_UP")], jobs)
+    rig.reconcile.read_instances()
+    Bookkeeping(dataclasses.replace(rig.context, settings=rig.settings)).renew(rig.fleet.listed)
+    assert rig.cloud.budget.exposure("day")[1][0] == pytest.approx(4.0, abs=0.2)
+
+
 @pytest.mark.parametrize(
     ("polled", "told"),
     [({1: 10, 2: 20, 3: 30}, {}), ({1: 30, 2: 20, 3: 10}, {1: 10, 2: 20, 3: 30})],
