@@ -185,7 +185,7 @@ class LsfBackend:
         with self._lock:
             self._look()
         # the first time this may take minutes, in which the other loops go on
-        advice = self._book.advice_id
+        advice = self._book.advice_of
         return ingest_lsb_acct(store, [folder], source=source, memory_unit=unit, advice_of=advice)
 
     def join(self, store: HistoryStore, *, source: str) -> int:
@@ -259,7 +259,7 @@ class LsfBackend:
             looked = self._look(fresh=True).jobs
             self._names = names_of(looked)
             before = {job_id: job for job_id, (job, _) in rows_of(looked).items()}
-            ours = {job_id for job_id in changes if self._book.advice_id(job_id)}
+            ours = {job_id for job_id in changes if self._book.advice_of(job_id)}
             refusals = changing.refused(changes, before, ours)
             due = {
                 job_id: said for job_id, said in changes.items() if job_id not in changing.ids_of(refusals)

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from advisor.decide.explanation.admin_comment import RecordedAdvice
 from advisor.files.log_file import Malformed, Progress
 from advisor.history.ingest_report import IngestReport
 from advisor.history.sacct import EndedRun
@@ -36,7 +37,7 @@ def ingest_lsb_acct(
     malformed: Malformed = "skip",
     memory_unit: MemoryUnit = "MB",
     progress: Progress | None = None,
-    advice_of: Callable[[int], str | None] = lambda _job_id: None,
+    advice_of: Callable[[int], RecordedAdvice | None] = lambda _job_id: None,
 ) -> IngestReport:
     """Add the jobs of LSF's accounting; a file that was renamed since is not read again.
 
@@ -47,7 +48,7 @@ def ingest_lsb_acct(
         source: Name of the cluster's jobs in the history: one for each cluster.
         memory_unit: {"KB", "MB", "GB", "TB"}: The site's ``LSF_UNIT_FOR_LIMITS``.
         progress: Called with (bytes read, bytes in the file).
-        advice_of: The id of a job's advice, by the job's 64-bit id.
+        advice_of: A job's advice, by its 64-bit id.
 
     Raises:
         BadInput: See :func:`~advisor.lsf.lsb_acct.find_files` and :class:`~advisor.lsf.lsb_acct.AcctReader`;
@@ -89,11 +90,14 @@ def _add_runs(
     store.set_cursor(source, _cursor(places))
 
 
-def _with_advice(run: EndedRun, advice_of: Callable[[int], str | None]) -> EndedRun:
+def _with_advice(run: EndedRun, advice_of: Callable[[int], RecordedAdvice | None]) -> EndedRun:
+    """With the id of its advice, and the limit that its user gave, as estimators need it (`sacct` does so)."""
     found = advice_of(run.job_id) if run.outcome is not None else None
     if run.outcome is None or found is None:
         return run
-    return dataclasses.replace(run, outcome=replace(run.outcome, advice_id=found))
+    job = run.outcome.job
+    job = replace(job, requested_time=found.users_limit(job.requested_time))
+    return dataclasses.replace(run, outcome=replace(run.outcome, job=job, advice_id=found.advice_id))
 
 
 def _remember_runs(store: HistoryStore, runs: list[EndedRun], source: str) -> list[JobOutcome]:

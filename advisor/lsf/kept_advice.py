@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from advisor.decide.explanation.admin_comment import parse_admin_comment
+from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.files.state_file import StateFile
 from advisor.model.job_id import array_of
 
@@ -71,11 +71,10 @@ class AdviceBook:
         if self._jobs.pop(job_id, None) is not None:
             self._write()
 
-    def advice_id(self, job_id: int) -> str | None:
-        """The id of a job's advice, live or just ended; an element of an array has that of the array."""
+    def advice_of(self, job_id: int) -> RecordedAdvice | None:
+        """A job's advice, live or just ended; an element of an array has that of the array."""
         kept = self._jobs.get(job_id) or self._jobs.get(array_of(job_id))
-        recorded = None if kept is None else parse_admin_comment(kept.comment)
-        return None if recorded is None else recorded.advice_id
+        return None if kept is None else parse_admin_comment(kept.comment)
 
     def settle(self, live: Container[int], queues: Mapping[int, str], now: float) -> None:
         """Forget jobs that ended long ago; a move is done where the job is in the queue it was to go to.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.history.store import HistoryStore
 from advisor.lsf import ingest
 from advisor.lsf.ingest import ingest_lsb_acct
@@ -220,3 +221,15 @@ def test_numbers_that_no_host_has_do_not_stop_it(
     report = ingest_lsb_acct(store, [logdir])
     assert (report.added, report.malformed) == (2, 1)
     assert [ended.job.job_id for ended in store.outcomes()] == [1, 3]
+
+
+def test_a_limit_that_was_raised_for_the_cloud_is_not_the_users(
+    store: HistoryStore, logdir: Path, write_record: Write
+) -> None:
+    """As of sacct: else each move teaches that jobs of this user ask for more time."""
+    advice = parse_admin_comment('{"burst_advisor":1,"id":"a-1","to":"burst","limit":[3600,5400]}')
+    append(logdir / "lsb.acct", write_record(job_id=1, run_limit=5400), write_record(job_id=2, run_limit=5400))
+    ingest_lsb_acct(store, [logdir], advice_of=lambda job_id: advice if job_id == 1 else None)
+    found = {ended.job.job_id: ended for ended in store.outcomes()}
+    assert (found[1].advice_id, found[1].job.requested_time) == ("a-1", 3600.0)
+    assert (found[2].advice_id, found[2].job.requested_time) == (None, 5400.0)
