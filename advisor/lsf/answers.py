@@ -47,6 +47,8 @@ class Queue:
     """A queue of ``bqueues -l``; minutes are None without a limit.
 
     Attributes:
+        is_up, starts: Whether it takes jobs and starts them; a closed queue starts those that it has.
+        is_for_all: Whether all users may use it (``USERS``).
         hosts: Words of its line ``HOSTS``: names of hosts, of groups with a slash at the end, ``all``.
         resource_request: ``RES_REQ``, which counts for what a job does not ask for itself.
     """
@@ -54,12 +56,19 @@ class Queue:
     name: str
     priority: int = 0
     is_up: bool = False
+    starts: bool = False
+    is_for_all: bool = True
     is_default: bool = False
     hosts: tuple[str, ...] = ()
     default_minutes: int | None = None
     max_minutes: int | None = None
     resource_request: str = ""
     is_rerunnable: bool = False
+
+    @property
+    def limit_minutes(self) -> int | None:
+        """The run limit of a job that gives none."""
+        return self.max_minutes if self.default_minutes is None else self.default_minutes
 
 
 @dataclass(slots=True)
@@ -122,6 +131,9 @@ def read_queues(text: str) -> tuple[Queue, ...]:
         queue.is_default |= line.startswith("  --") and _DEFAULT in line
         if before.startswith("PRIO ") and len(words) > 2 and words[0].isdecimal():
             queue.priority, queue.is_up = int(words[0]), words[2] == "Open:Active"
+            queue.starts = words[2].endswith(":Active")
+        elif words[0] == "USERS:":
+            queue.is_for_all = words[1:2] == ["all"] and not any(word.startswith("~") for word in words)
         elif words[0] == "HOSTS:":
             queue.hosts = tuple(words[1:])
         elif words[0] == "RES_REQ:":

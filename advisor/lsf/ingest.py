@@ -91,7 +91,7 @@ def _add_runs(
 
 
 def _with_advice(run: EndedRun, advice_of: Callable[[int], RecordedAdvice | None]) -> EndedRun:
-    """With the id of its advice, and the limit that its user gave, as estimators need it (`sacct` does so)."""
+    """With the id of its advice, and the limit that its user gave (as of sacct)."""
     found = advice_of(run.job_id) if run.outcome is not None else None
     if run.outcome is None or found is None:
         return run

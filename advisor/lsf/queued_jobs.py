@@ -113,6 +113,8 @@ def queued_jobs(
             read_resource_request(text, job.processors, memory_unit, per_task=site.reserves_per_task)
             for text in (job.resource_request, "" if queue is None else queue.resource_request)
         )
+        named = next((one for one in (asked, of_queue) if one.memory_mb or one.memory_mb_per_node), asked)
+        of_host = named.memory_mb_per_node or 0
         yield QueuedJob(
             job=_job(job_id, job, tasks, site, asked, there),
             state=_STATES.get(job.state, job.state),
@@ -123,17 +125,20 @@ def queued_jobs(
             priority=priority_of_queue(queue) + own_priority(job.priority, site.max_priority),
             reason=_reason(job, queue, now, said),
             nodes=",".join(hosts),
-            memory_mb=_memory_mb((asked, of_queue), len(hosts) or asked.nodes or 1),
+            memory_mb=named.memory_mb or of_host * (len(hosts) or asked.nodes or 1),
+            node_memory_mb=0 if hosts else of_host,
             admin_comment=comments.get(job_id, comments.get(job.job_id, "")) or _asked_about(job),
+            is_of_array=job.array_index > 0,
         )
 
 
 def _job(
     job_id: int, job: LiveJob, tasks: int, site: LsfSite, asked: ResourceRequest, there: Queue | None
 ) -> Job:
-    given = job.run_limit_seconds
+    given, own = job.run_limit_seconds, site.queues.get(job.queue)
     if given is None:
-        limit = _limit_of_queue(site.queues.get(job.queue))
+        minutes = None if own is None else own.limit_minutes
+        limit = None if minutes is None else 60.0 * minutes
     else:
         limit = limit_as_given(given, job.limit_factor, is_absolute=site.has_absolute_limits)
     chosen = job.resource_request if asked.chooses_hosts else None  # as a list of hosts chooses them
@@ -169,20 +174,6 @@ def _reruns(queue: Queue | None) -> bool:
     return queue is not None and queue.is_rerunnable
 
 
-def _memory_mb(asked: Iterable[ResourceRequest], hosts: int) -> int:
-    """On all of its hosts, by the first request that names memory: its own, else its queue's."""
-    found = (one.memory_mb or (one.memory_mb_per_node or 0) * hosts for one in asked)
-    return next((memory for memory in found if memory), 0)
-
-
-def _limit_of_queue(queue: Queue | None) -> float | None:
-    """Of a job that gives no limit, seconds."""
-    if queue is None:
-        return None
-    minutes = queue.max_minutes if queue.default_minutes is None else queue.default_minutes
-    return None if minutes is None else 60.0 * minutes
-
-
 def _asked_about(job: LiveJob) -> str:
     """Why a job is not touched: an esub has asked about it, or an unknown change was made."""
     if job.is_changed:
@@ -205,4 +196,4 @@ def _reason(job: LiveJob, queue: Queue | None, now: float, said: str | None) -> 
         return "BeginTime"
     if said or (said is None and job.dependency):
         return said or _DEPENDENCY
-    return "Priority" if queue is None or queue.is_up else "PartitionInactive"
+    return "Priority" if queue is None or queue.starts else "PartitionInactive"

@@ -228,7 +228,7 @@ def test_a_limit_that_was_raised_for_the_cloud_is_not_the_users(
 ) -> None:
     """As of sacct: else each move teaches that jobs of this user ask for more time."""
     advice = parse_admin_comment('{"burst_advisor":1,"id":"a-1","to":"burst","limit":[3600,5400]}')
-    append(logdir / "lsb.acct", write_record(job_id=1, run_limit=5400), write_record(job_id=2, run_limit=5400))
+    append(logdir / "lsb.acct", *(write_record(job_id=number, run_limit=5400) for number in (1, 2)))
     ingest_lsb_acct(store, [logdir], advice_of=lambda job_id: advice if job_id == 1 else None)
     found = {ended.job.job_id: ended for ended in store.outcomes()}
     assert (found[1].advice_id, found[1].job.requested_time) == ("a-1", 3600.0)

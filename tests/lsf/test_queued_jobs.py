@@ -92,12 +92,42 @@ def test_how_many_of_an_array_run_at_a_time(tmp_path: Path) -> None:
     assert row(tmp_path, name="scan[1-9]").job.array_at_once is None
 
 
+def test_the_last_element_that_waits_is_of_an_array(tmp_path: Path) -> None:
+    begun = '"JOB_START" "22" 1795485272 7 4 0 0 1.0 1 "a" "" "" 0 {} "select[type == local]"\n'
+    text = JOB_NEW.format(**USUAL | {"name": "scan[1-3]"}) + begun.format(1) + begun.format(2)
+    (tmp_path / "lsb.events").write_text(text)
+    reader = EventsReader(tmp_path / "lsb.events")
+    found = rows_of(reader.look().jobs)
+    reader.close()
+    rows = queued_jobs(found, site=LsfSite(), burst="aws", comments={}, now=1795485300.0, memory_unit="MB")
+    assert [one.is_array_or_task for one in rows if one.job.job_id == 7] == [True]
+    assert not row(tmp_path).is_array_or_task
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ("Open:Active", "Priority"),
+        ("Closed:Active", "Priority"),  # it takes no job, and starts those that it has
+        ("Open:Inact_Adm", "PartitionInactive"),
+        ("Open:Inact_Win", "PartitionInactive"),
+    ],
+)
+def test_what_a_job_in_such_a_queue_waits_for(tmp_path: Path, status: str, reason: str) -> None:
+    (queue,) = read_queues(f"QUEUE: normal\n\nPRIO NICE STATUS\n 30    0  {status}  -  -\nHOSTS:  all\n")
+    assert row(tmp_path, site=LsfSite(queues={"normal": queue})).reason == reason
+    assert queue.is_up is (status == "Open:Active")
+
+
 def test_the_memory_that_it_waits_for_or_has(tmp_path: Path) -> None:
     asked = {"processors": 4, "resources": "rusage[mem=3000]"}
     assert row(tmp_path, **asked).memory_mb == 3_000  # the number of its hosts is not known yet
     assert row(tmp_path, START, **asked).memory_mb == 6_000
     assert row(tmp_path, site=LsfSite(reserves_per_task=True), **asked).memory_mb == 12_000
     assert row(tmp_path, processors=4).memory_mb == 0
+    each = "rusage[mem=20000] span[hosts=1]"  # a host with so much, and not several that have it together
+    waits, runs = (row(tmp_path, *after, processors=4, resources=each) for after in ((), (START,)))
+    assert (waits.asked.node_memory_mb, runs.asked.node_memory_mb) == (20_000, 0)
     (queue,) = read_queues("QUEUE: normal\nHOSTS:  all\nRES_REQ:  select[bigmem] rusage[mem=100]\n")
     site = LsfSite(queues={"normal": queue})
     assert row(tmp_path, site=site).memory_mb == 100
