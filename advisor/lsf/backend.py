@@ -166,6 +166,7 @@ class LsfBackend:
     def config(self) -> Mapping[str, str]:
         """Whether jobs are rerunnable is their users' word; they wait for the memory of their ``rusage``."""
         words = {"JobRequeue": "0", "SelectTypeParameters": "CR_Core_Memory"}
+        words["SuspendTime"] = str(self._installation.idle_seconds or "INFINITE")
         return {"ClusterName": self._settings.cluster.name, **words}
 
     def name(self) -> str:

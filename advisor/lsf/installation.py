@@ -25,12 +25,14 @@ class Installation:
         commands: The folder of bjobs, bhosts and the others.
         log_folder: The folder of lsb.events and lsb.acct.
         memory_unit: ``LSF_UNIT_FOR_LIMITS``.
+        idle_seconds: How long its resource connector keeps a host without a job; None: for ever.
     """
 
     environment_folder: Path
     commands: Path
     log_folder: Path
     memory_unit: MemoryUnit = "MB"
+    idle_seconds: int | None = 3600
 
 
 def read_installation(folder: Path, cluster: str) -> Installation:
@@ -57,11 +59,13 @@ def read_installation(folder: Path, cluster: str) -> Installation:
         ) from None
     said = {found[1]: found[2].strip("\"'") for line in lines if (found := _LINE.fullmatch(line))}
     unit = said.get("LSF_UNIT_FOR_LIMITS", "MB").upper()
+    idle = said.get("LSB_RC_EXTERNAL_HOST_IDLE_TIME", "")
     return Installation(
         environment_folder=folder,
         commands=_named(said, "LSF_BINDIR", path),
         log_folder=_log_folder(_named(said, "LSB_SHAREDIR", path), cluster, path),
         memory_unit=cast("MemoryUnit", unit) if unit in get_args(MemoryUnit) else "MB",
+        idle_seconds=60 * (int(idle) if idle.isdecimal() else 60) or None,
     )
 
 

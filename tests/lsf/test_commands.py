@@ -1,14 +1,20 @@
-"""What is said of a command of LSF that fails."""
+"""What is said of a command of LSF that fails, and what lsf.conf says."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
+from advisor.files.state_file import StateFile
+from advisor.lsf.backend import LsfBackend
 from advisor.lsf.commands import LsfCommands
 from advisor.lsf.installation import Installation, read_installation
+from advisor.lsf.kept_advice import AdviceOfLiveJobs
 from advisor.model.errors import RetryLater
+from advisor.model.settings import Settings
+from advisor.slurm.steering import idle_seconds
 
 
 @pytest.mark.parametrize("said", ["", "ls_gethostinfo(): Unable to contact LIM"])
@@ -33,3 +39,18 @@ def test_comments_behind_values_of_lsf_conf_are_none_of_them(tmp_path: Path) -> 
     found = read_installation(tmp_path, "any")
     assert (found.commands, found.log_folder) == (Path("/opt/lsf #1/bin"), tmp_path / "work" / "logdir")
     assert found.memory_unit == "GB"
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("", 3600.0), ("IDLE_TIME=10", 600.0), ("IDLE_TIME=0", math.inf), ("IDLE_TIME=x", 3600.0)],
+)
+def test_how_long_a_host_costs_money_after_its_last_job(tmp_path: Path, said: str, seconds: float) -> None:
+    """Under a budget each host is promised that: LSF's resource connector keeps it for an hour by default."""
+    (tmp_path / "work" / "logdir").mkdir(parents=True)
+    (tmp_path / "work" / "logdir" / "lsb.events").touch()
+    line = f"LSB_RC_EXTERNAL_HOST_{said}\n" if said else ""
+    (tmp_path / "lsf.conf").write_text(f"LSF_BINDIR={tmp_path}\nLSB_SHAREDIR={tmp_path}/work\n{line}")
+    kept = StateFile(tmp_path / "kept.json", AdviceOfLiveJobs)
+    config = LsfBackend(Settings(), read_installation(tmp_path, "any"), kept).config()
+    assert idle_seconds(None, config) == seconds
