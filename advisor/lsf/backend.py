@@ -257,13 +257,14 @@ class LsfBackend:
         bswitch also takes jobs that run; one that has begun meanwhile is put back.
         """
         with self._lock:
-            looked = self._look(fresh=True).jobs
+            looked, here = self._look(fresh=True).jobs, self._settings.cluster.on_premise_partitions
             self._names = names_of(looked)
             before = {job_id: job for job_id, (job, _) in rows_of(looked).items()}
             ours = {job_id for job_id in changes if self._book.advice_of(job_id)}
-            refusals = changing.refused(changes, before, ours)
+            refusals = changing.refused(changes, before, ours, self._site.lets_in)
             due = {
-                job_id: said for job_id, said in changes.items() if job_id not in changing.ids_of(refusals)
+                job_id: changing.with_limit_of_home(said, before[job_id], self._site.last.queues, here)
+                for job_id, said in changing.without(changes, refusals).items()
             }
             queues = changing.values_of(due, "partition")
             comments = changing.values_of(due, "admincomment")
@@ -273,9 +274,7 @@ class LsfBackend:
                 if refusal.job_id in queues and not refusal.is_late:  # it is not moved either
                     self._book.forget(refusal.job_id)
             refusals += unmodified
-            queues = {
-                job_id: queue for job_id, queue in queues.items() if job_id not in changing.ids_of(refusals)
-            }
+            queues = changing.without(queues, refusals)
             unmoved = self._move(queues, before, comments)
             for job_id in changing.ids_of(unmoved).difference(self._book.moving):
                 self._take_back(job_id, before[job_id], due[job_id])

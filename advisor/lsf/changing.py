@@ -7,11 +7,12 @@ and ``partition`` is a queue of LSF.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Final, TypeVar
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.wording import recorded_why
+from advisor.lsf.answers import Queue
 from advisor.lsf.joining import OUR_WORDS
 from advisor.lsf.live_job import WAITING, LiveJob
 from advisor.lsf.run_limit import limit_as_given
@@ -32,6 +33,7 @@ _CHANGES: Final = frozenset(
         "timelimit",
     }
 )
+Value = TypeVar("Value")
 _HOST: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _OFF_SPOT: Final = "select[on_demand]"
 _OUR_SELECT: Final = re.compile(r"\s*select\[(on_demand|spot|reserved)( && (on_demand|spot|reserved))*\]$")
@@ -51,6 +53,12 @@ class RefusedByLsf(RetryLater):
 def ids_of(refusals: Iterable[RefusedByLsf]) -> set[int]:
     """The jobs that were refused."""
     return {refusal.job_id for refusal in refusals}
+
+
+def without(found: Mapping[int, Value], refusals: Iterable[RefusedByLsf]) -> dict[int, Value]:
+    """What is there of the jobs that were not refused."""
+    refused_ids = ids_of(refusals)
+    return {job_id: value for job_id, value in found.items() if job_id not in refused_ids}
 
 
 def values_of(changes: Mapping[int, Mapping[str, str]], word: str) -> dict[int, str]:
@@ -115,22 +123,48 @@ def limit(minutes: str, job: LiveJob) -> list[str]:
     return ["-W", f"{minutes}/{job.limit_host}" if is_host else minutes]
 
 
+def with_limit_of_home(
+    changes: Mapping[str, str], job: LiveJob, queues: Mapping[str, Queue], on_premise: Container[str]
+) -> Mapping[str, str]:
+    """A move to the cloud with the limit that a job without one has here: there it would have that queue's.
+
+    Slurm's hook does the same.
+    """
+    here, there = queues.get(job.queue), queues.get(changes.get("partition", ""))
+    if here is None or there is None or there.name in on_premise or job.run_limit_seconds is not None:
+        return changes
+    if here.limit_minutes in {None, there.limit_minutes}:
+        return changes
+    return {"timelimit": str(here.limit_minutes), **changes}
+
+
 def refused(
-    changes: Mapping[int, Mapping[str, str]], jobs: Mapping[int, LiveJob], ours: Container[int]
+    changes: Mapping[int, Mapping[str, str]],
+    jobs: Mapping[int, LiveJob],
+    ours: Container[int],
+    lets_in: Callable[[str, str], bool],
 ) -> list[RefusedByLsf]:
-    """Changes that LSF need not be told: the jobs cannot be changed so.
+    """Changes that LSF need not be told: the jobs cannot, or must not, be changed so.
 
     Args:
         jobs: As they are now.
         ours: Jobs that the advisor may have changed before.
+        lets_in: Whether a user may use a queue.
     """
     found = {
-        job_id: _obstacle(said, jobs.get(job_id), is_ours=job_id in ours) for job_id, said in changes.items()
+        job_id: _obstacle(said, jobs.get(job_id), lets_in, is_ours=job_id in ours)
+        for job_id, said in changes.items()
     }
     return [RefusedByLsf(job_id, why) for job_id, why in found.items() if why]
 
 
-def _obstacle(changes: Mapping[str, str], job: LiveJob | None, *, is_ours: bool) -> str:
+def _obstacle(
+    changes: Mapping[str, str],
+    job: LiveJob | None,
+    lets_in: Callable[[str, str], bool],
+    *,
+    is_ours: bool,
+) -> str:
     """Why a job cannot be changed so; empty: it can."""
     if job is None:
         return "it has ended"
@@ -138,5 +172,7 @@ def _obstacle(changes: Mapping[str, str], job: LiveJob | None, *, is_ours: bool)
         return "it has begun"
     if job.is_changed and not is_ours and changes.keys() != {"admincomment"}:
         return "it was changed meanwhile, or bjobs does not show it"
+    if "partition" in changes and not lets_in(job.user, changes["partition"]):
+        return f"the queue {changes['partition']} is not for its user"  # bswitch lets an administrator do it
     unknown = changes.keys() - _CHANGES
     return f"LSF has no {', '.join(sorted(unknown))}" if unknown else ""

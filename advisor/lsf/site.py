@@ -89,6 +89,13 @@ class SiteReader:
         self._read_at = now
         return self.last
 
+    def lets_in(self, user: str, queue: str) -> bool:
+        """Whether a user may use a queue: LSF is asked where not all may, for it knows their groups."""
+        found = self.last.queues.get(queue)
+        if found is None or found.is_for_all:
+            return True
+        return queue in self._commands.optional("bqueues", "-w", "-u", user, queue).split()
+
     def _orders(
         self, queues: Mapping[str, answers.Queue], pages: str, parameters: str
     ) -> Mapping[str, QueueOrder]:

@@ -87,6 +87,25 @@ class StandInJob:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandInQueue:
+    """A queue; `minutes` are its default and its longest run limit, None: none; `users` empty: all."""
+
+    name: str
+    hosts: tuple[str, ...]
+    priority: int = 30
+    minutes: tuple[int, int] | None = None
+    is_default: bool = False
+    users: tuple[str, ...] = ()
+
+    def refuses(self, minutes: int | None, user: str | None) -> str:
+        """Why it does not take a job; empty: it does. An administrator (None) may switch anybody's there."""
+        if self.minutes is not None and minutes is not None and minutes > self.minutes[1]:
+            return "Cannot exceed queue's hard limit(s)"
+        is_let_in = user is None or not self.users or user in self.users
+        return "" if is_let_in else "User cannot use the queue"
+
+
 def resources_of(job: StandInJob) -> frozenset[str]:
     """The Boolean resources that a job's hosts must have."""
     chosen = _SELECT.search(job.resource_request)
@@ -258,19 +277,18 @@ def parameters_page(max_priority: int | None) -> str:
     return f"\nMaximal job priority defined for all users: \n{said}\n"
 
 
-def queue_page(
-    name: str, hosts: tuple[str, ...], priority: int, minutes: tuple[int, int] | None, *, is_default: bool
-) -> str:
+def queue_page(queue: StandInQueue) -> str:
     """A queue of ``bqueues -l``."""
-    about = "  This is the default queue." if is_default else ""
+    about = "  This is the default queue." if queue.is_default else ""
     limits = "".join(
         f"{word} LIMITS:\n RUNLIMIT                \n {one}.0 min                \n\n"
-        for word, one in zip(("DEFAULT", "MAXIMUM"), minutes or (), strict=False)
+        for word, one in zip(("DEFAULT", "MAXIMUM"), queue.minutes or (), strict=False)
     )
     return (
-        f"\nQUEUE: {name}\n  -- A queue.{about}\n\nPARAMETERS/STATISTICS\n"
+        f"\nQUEUE: {queue.name}\n  -- A queue.{about}\n\nPARAMETERS/STATISTICS\n"
         "PRIO NICE STATUS          MAX JL/U JL/P JL/H NJOBS  PEND   RUN SSUSP USUSP  RSV\n"
-        f"{priority:>3}    0  Open:Active       -    -    -    -     0     0     0     0     0    0\n"
+        f"{queue.priority:>3}    0  Open:Active       -    -    -    -     0     0     0     0     0    0\n"
         f"Interval for a host to accept two jobs is 0 seconds\n\n{limits}"
-        f"SCHEDULING PARAMETERS\n\nUSERS:  all\nHOSTS:  {' '.join(hosts)} \n\n"
+        f"SCHEDULING PARAMETERS\n\nUSERS: {' '.join(queue.users) or ' all'}\n"
+        f"HOSTS:  {' '.join(queue.hosts)} \n\n"
     )

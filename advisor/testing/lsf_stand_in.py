@@ -8,6 +8,7 @@ once. Jobs start in the order of their queues' priority and their submission, on
 from __future__ import annotations
 
 import json
+import os
 import pwd
 import shutil
 import socket
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self, TypeAlias
@@ -34,7 +35,7 @@ from advisor.testing.lsf_programs import (
     parameters_of,
     write_programs,
 )
-from advisor.testing.lsf_records import ENDED, StandInJob, resources_of
+from advisor.testing.lsf_records import ENDED, StandInJob, StandInQueue, resources_of
 
 COMMANDS: Final = (
     "badmin", "bhosts", "bjobs", "bkill", "bmgroup", "bmod", "bparams", "bqueues", "brequeue", "bresume",
@@ -42,17 +43,6 @@ COMMANDS: Final = (
 )  # fmt: skip
 _ROUND_SECONDS: Final = 0.05
 Said: TypeAlias = tuple[str, str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandInQueue:
-    """A queue; `minutes` are its default and its longest run limit, None: none."""
-
-    name: str
-    hosts: tuple[str, ...]
-    priority: int = 30
-    minutes: tuple[int, int] | None = None
-    is_default: bool = False
 
 
 class LsfStandIn:
@@ -262,14 +252,17 @@ class LsfStandIn:
         queue = given.get("q") or next(name for name, one in self._queues.items() if one.is_default)
         if queue not in self._queues:
             return "", f"{queue}: No such queue. Job not submitted.\n", 255
+        minutes, owner = int(given["W"]) if "W" in given else None, pwd.getpwuid(user).pw_name
+        if why := self._queues[queue].refuses(minutes, owner):
+            return "", f"{why}. Job not submitted.\n", 255
         number, self._next = self._next, self._next + 1
         name, _, array = given.get("J", "").partition("[")
         now = time.time()
         job = StandInJob(
-            key=number, user_id=user, user=pwd.getpwuid(user).pw_name, queue=queue,
+            key=number, user_id=user, user=owner, queue=queue,
             explicit_queue="q" in given, processors=int(given.get("n", "1")), submit_time=now, name=name,
             begin_time=begin_time(given.get("b"), now), state="PSUSP" if "H" in given else "PEND",
-            minutes=int(given["W"]) if "W" in given else None, command=" ".join(rest),
+            minutes=minutes, command=" ".join(rest),
             resource_request=given.get("R", ""), project=given.get("P", "default"),
             description=given.get("Jd", ""), asked_hosts=tuple(given.get("m", "").split()),
             priority=int(given["sp"]) if "sp" in given else None,
@@ -302,13 +295,23 @@ class LsfStandIn:
             and job.state not in ENDED
         ]
 
-    def _each(self, words: Sequence[str], act: Callable[[int], str]) -> Said:
-        """Do it to each job; 255 where one is not there."""
+    def _each(
+        self,
+        user: int,
+        words: Sequence[str],
+        act: Callable[[int], str],
+        refuses: Callable[[int], str] = lambda _key: "",
+    ) -> Said:
+        """Do it to each job, of its user or for an administrator; 255 where one is not there, or refused."""
         out = err = ""
         for word in words:
             keys = self._keys(word)
-            err += "" if keys else f"Job <{word}>: No matching job found\n"
-            out += "".join(f"Job <{job_name(key)}> is {act(key)}\n" for key in keys)
+            is_his = user in {0, os.getuid()} or all(self._jobs[key].user_id == user for key in keys)
+            why = "" if keys else "No matching job found"
+            why = why or ("" if is_his else "User permission denied")
+            why = why or next(filter(None, map(refuses, keys)), "")
+            err += f"Job <{word}>: {why}\n" if why else ""
+            out += "" if why else "".join(f"Job <{job_name(key)}> is {act(key)}\n" for key in keys)
         return out, err, 255 if err else 0
 
     def _bswitch(self, user: int, words: list[str]) -> Said:
@@ -321,7 +324,10 @@ class LsfStandIn:
             self._log(records.switch(self._jobs[key], user))
             return f"switched to queue <{queue}>"
 
-        return self._each(named, switch)
+        name = None if user in {0, os.getuid()} else pwd.getpwuid(user).pw_name
+        return self._each(
+            user, named, switch, lambda key: self._queues[queue].refuses(self._jobs[key].minutes, name)
+        )
 
     def _bmod(self, user: int, words: list[str]) -> Said:
         given, rest = options_of([word.removesuffix("/head") for word in words], "Jd W R sp", flags="Rn Wn")
@@ -332,7 +338,7 @@ class LsfStandIn:
             self._set(key, **changes_of(given))
             return "changed"
 
-        out, err, code = self._each(rest, modify)
+        out, err, code = self._each(user, rest, modify)
         for word in rest if not err else ():
             job = self._jobs[self._keys(word)[0]]
             changed = {name: given[letter] for letter, name in CHANGED.items() if letter in given}
@@ -340,14 +346,14 @@ class LsfStandIn:
             self._log(records.modify_by_ibm(job, word, self._version) if self._version else record)
         return out and "".join(f"Parameters of job <{word}> are being changed\n" for word in rest), err, code
 
-    def _bkill(self, _user: int, words: list[str]) -> Said:
+    def _bkill(self, user: int, words: list[str]) -> Said:
         def kill(key: int) -> str:
             self._end(key, "EXIT")
             return "being terminated"
 
-        return self._each(words, kill)
+        return self._each(user, words, kill)
 
-    def _brequeue(self, _user: int, words: list[str]) -> Said:
+    def _brequeue(self, user: int, words: list[str]) -> Said:
         for word in words:
             if any(self._jobs[key].state != "RUN" for key in self._keys(word)):
                 return "", f"Job <{word}> : Job has not started yet\n", 255
@@ -357,16 +363,16 @@ class LsfStandIn:
             self._requeued[key] = time.time() + self._requeue_seconds
             return "being requeued "
 
-        return self._each(words, requeue)
+        return self._each(user, words, requeue)
 
-    def _bresume(self, _user: int, words: list[str]) -> Said:
+    def _bresume(self, user: int, words: list[str]) -> Said:
         def resume(key: int) -> str:
             if self._jobs[key].state == "PSUSP":
                 self._set(key, state="PEND")
                 self._log(records.status(self._jobs[key]))
             return "being resumed"
 
-        return self._each(words, resume)
+        return self._each(user, words, resume)
 
     def _bjobs(self, _user: int, words: list[str]) -> Said:
         """``bjobs -u all -json -o "jobid stat queue jobindex"``, or ``bjobs -p``."""
@@ -389,14 +395,16 @@ class LsfStandIn:
         return "", "host group: No host group defined in the system\n", 255
 
     def _bqueues(self, _user: int, words: list[str]) -> Said:
-        queues = self._queues.values()
+        given, named = options_of(words, "u", flags="l w r")
+        queues = [one for one in self._queues.values() if not named or one.name in named]
+        if user := given.get("u"):
+            queues = [one for one in queues if not one.users or user in one.users]
+        if not queues:
+            return "", f"{user or named[0]}: User cannot use the queue\n", 255
         if "-l" not in words:
             rows = ((queue.name, queue.priority) for queue in queues)
             return records.queues_table(rows, is_wide="-w" in words), "", 0
-        return records.RULE.join(
-            records.queue_page(one.name, one.hosts, one.priority, one.minutes, is_default=one.is_default)
-            for one in queues
-        ), "", 0  # fmt: skip
+        return records.RULE.join(map(records.queue_page, queues)), "", 0
 
 
 _BSUB: Final = "q n W J Jd b R P m w sp esub"

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -144,15 +146,30 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
         yield real
         real.leave()
         return
+    with stood_in(tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def stood_in(
+    tmp_path: Path,
+    *,
+    here: tuple[int, int] | None = None,
+    there: tuple[int, int] | None = None,
+    users: tuple[str, ...] = (),
+) -> Iterator[Site]:
+    """The stand-in, with run limits of the two queues, and the users of the cloud's."""
     queues = (
-        StandInQueue(name=HERE, hosts=("vm",), is_default=True),
-        StandInQueue(name=CLOUD, hosts=("vm",), priority=20),
+        StandInQueue(name=HERE, hosts=("vm",), is_default=True, minutes=here),
+        StandInQueue(name=CLOUD, hosts=("vm",), priority=20, minutes=there, users=users),
     )
     with LsfStandIn(tmp_path / "lsf", hosts={"vm": SLOTS}, queues=queues, max_priority=90) as stand_in:
         installation = read_installation(stand_in.environment_folder, "any")
         made = Site(installation, tmp_path, stand_in)
-        yield made
-        made.leave()
+        try:
+            yield made
+        finally:
+            made.leave()
 
 
 def test_hosts_and_queues(site: Site) -> None:
@@ -240,6 +257,52 @@ def test_the_advice_of_a_job_that_stays(site: Site) -> None:
     site.run("bkill", str(job_id))
     site.until(lambda: job_id not in site.rows())
     assert abs(site.file.read().jobs[job_id].ended - time.time()) < 60.0
+
+
+def test_a_job_without_a_limit_keeps_that_of_its_own_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On volclava a job that was switched to a queue with `RUNLIMIT = 1 30` was killed after a minute."""
+    with stood_in(tmp_path, here=(60, 600), there=(10, 600)) as site:
+        site.fill()
+        job_id, own, fails = site.submit("x"), site.submit("-W", "20", "x"), site.submit("x")
+        site.lsf.update_jobs({job_id: MOVE, own: MOVE})
+        run = LsfCommands.text
+
+        def text(commands: LsfCommands, name: str, *words: str) -> str:
+            if name == "bswitch":
+                raise RetryLater("the queue is closed")
+            return run(commands, name, *words)
+
+        monkeypatch.setattr(LsfCommands, "text", text)
+        with pytest.raises(RetryLater, match="closed"):
+            site.lsf.update_jobs({fails: MOVE})
+        rows = site.rows()
+        assert [rows[one].job.requested_time for one in (job_id, own)] == [3600.0, 1200.0]
+        assert site.live(fails).run_limit_seconds is None
+
+
+def test_a_users_job_is_not_moved_to_a_queue_that_is_not_for_its_user(tmp_path: Path) -> None:
+    """bswitch would obey, for an administrator calls it."""
+    with stood_in(tmp_path, users=("somebody",)) as site:
+        site.fill()
+        job_id = site.submit("x")
+        with pytest.raises(RetryLater, match="not for its user"):
+            site.lsf.update_jobs({job_id: MOVE})
+        assert (site.rows()[job_id].partitions, site.rows()[job_id].admin_comment) == ((HERE,), "")
+        assert site.run("bswitch", CLOUD, str(job_id)) == f"Job <{job_id}> is switched to queue <{CLOUD}>\n"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+def test_nobody_changes_the_jobs_of_others() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        with stood_in(Path(folder)) as site:
+            site.fill()
+            job_id = site.submit("sleep", "5")
+            for words in (("bswitch", CLOUD), ("bmod", "-Jd", "mine"), ("bkill",)):
+                assert "permission denied" in site.run(*words, str(job_id), user="nobody")
+            assert site.shown()[str(job_id)] == ("PEND", HERE)
 
 
 def test_an_array_is_moved_as_a_whole(site: Site) -> None:
