@@ -64,19 +64,17 @@ class Esub:
         (self.folder / "advisor_esub.conf").write_text("".join(lines))
         self.queues("normal", "burst", "aws", "aws_spot")
 
-    def queues(self, *names: str, status: str = "Open:Active") -> None:
-        """What bqueues shows: it ends with 255 for a queue that is not there, as the real one does.
-
-        Without -w it cuts names after 15 characters.
-        """
+    def queues(self, *names: str, status: str = "Open:Active", limits: str = "") -> None:
+        """What bqueues shows: it ends with 255 for a queue that is not there, as the real one does."""
         program = self.folder / "bqueues"
         rows = "|".join(names) or "-"
         program.write_text(
-            "#!/bin/sh\nlength=15\n"
-            'if [ "$1" = -w ]; then length=99; shift; fi\n[ "$1" = -u ] || exit 1\n'
-            f'case "$3" in {rows}) ;; *) echo "$3: No such queue" >&2; '
-            "exit 255;; esac\necho 'QUEUE_NAME PRIO STATUS MAX JL/U JL/P JL/H NJOBS PEND RUN SUSP'\n"
-            f'printf "%.*s 30 {status} - - - - 0 0 0 0\\n" $length "$3"\n'
+            '#!/bin/sh\n[ "$1 $2" = "-l -u" ] || exit 1\n'
+            f'case "$4" in {rows}) ;; *) echo "$4: No such queue" >&2; exit 255;; esac\n'
+            "cat <<end\n\nQUEUE: $4\n  -- A queue.\n\nPARAMETERS/STATISTICS\n"
+            f"PRIO NICE STATUS          MAX JL/U JL/P JL/H NJOBS\n 20    0  {status}       -    -    -\n"
+            f"Interval for a host to accept two jobs is 0 seconds\n\n{limits}\n"
+            "SCHEDULING PARAMETERS\n           r15s   r1m\n loadSched   -     -\n\nUSERS:  all\nend\n"
         )
         program.chmod(0o755)
 
@@ -235,6 +233,50 @@ def test_only_a_queue_that_is_there_and_open(tmp_path: Path, esub: Esub) -> None
     for kept in (gone, closed, unknown):
         assert (kept.code, kept.changes, kept.output) == (0, "", "")
         assert "job left alone" in kept.said
+
+
+LIMITS = """\
+DEFAULT LIMITS:
+ RUNLIMIT
+ 10.0 min
+
+MAXIMUM LIMITS:
+ RUNLIMIT                 PROCLIMIT
+ 120.0 min                2 3 32
+
+ MEMLIMIT
+ 512000000 K
+"""
+"""As volclava shows `RUNLIMIT = 10 120`, `PROCLIMIT = 2 3 32` and a MEMLIMIT."""
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, "7200"),  # the advice is 180 minutes
+        ({"RLIMIT_RUN": "7200"}, None),
+        ({"RLIMIT_RUN": "7260"}, "refused"),
+        ({"RLIMIT_RUN": ""}, "refused"),  # LSF would end it after ten minutes
+        ({"NUM_PROCESSORS": "64"}, "refused"),
+        ({"NUM_PROCESSORS": "1"}, "refused"),
+        ({"RLIMIT_RSS": "1000"}, "refused"),
+        ({"HOST_SPEC": '"fast"'}, "refused"),
+    ],
+)
+def test_a_job_that_the_queue_would_not_take_stays(
+    tmp_path: Path, esub: Esub, options: dict[str, str], limit: str | None
+) -> None:
+    """On volclava bsub refuses it: "RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted."."""
+    esub.queues("burst", limits=LIMITS)
+    asked = {"NUM_PROCESSORS": "16", "RLIMIT_RUN": "5400", **options}
+    text = "".join(f"LSB_SUB_{name}={value}\n" for name, value in asked.items() if value)
+    with answering(tmp_path / "s", says(partition="burst", time_limit=180)):
+        found = esub.submit_until_answered(text)
+    if limit == "refused":
+        assert (found.changes, "the queue burst has" in found.said) == ("", True)
+    else:
+        raised = f"LSB_SUB_RLIMIT_RUN={limit}\n" if limit else ""
+        assert found.changes == f'LSB_SUB_QUEUE="burst"\n{raised}'
 
 
 def test_a_queue_with_a_long_name_is_known(tmp_path: Path, esub: Esub) -> None:
