@@ -77,7 +77,7 @@ _MAYBE_CONTINUED: Final = frozenset({"NODE_FAIL", "BOOT_FAIL", "PREEMPTED"})
 _UNFINISHED: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING"})
 
 _MAX_PLACE_SECONDS: Final = 3600.0 + 600.0  # the most of hedge.slot_held_seconds, and to end
-_MIN_INELIGIBLE_SECONDS: Final = 60  # shorter, slurmctld may only have been busy
+MIN_INELIGIBLE_SECONDS: Final = 60  # shorter, the scheduler may only have been busy
 _MAX_RECORD_CHARACTERS = 1024 * 1024
 _MAX_TEXT = 1000
 _MAX_HELD = 2**53  # sums of such numbers are still numbers of 64 bits
@@ -290,7 +290,7 @@ def _outcome_of(
         processors_used=used or processors,
         memory_held_mb=min(_MAX_HELD, _memory_mb(memory_held[1], processors, 1) or 0) if memory_held else 0,
         gpus_held=_gpus_held(held),
-        ineligible_seconds=float(late) if late >= _MIN_INELIGIBLE_SECONDS else 0.0,
+        ineligible_seconds=float(late) if late >= MIN_INELIGIBLE_SECONDS else 0.0,
         restarts=_whole(record.get("Restarts", "")) or 0,
         partition=_text(record["Partition"]),
         nodes=_text(record["NodeList"]),

@@ -67,6 +67,7 @@ class JobFinish:
         run_limit_seconds: ``-W``.
         running_seconds: Time in the state RUN, without suspensions.
         allocated_slots: Slots at its end.
+        ineligible_seconds: Time in which it might not start; -1 without ``TRACK_ELIGIBLE_PENDINFO``.
     """
 
     version: str
@@ -107,6 +108,7 @@ class JobFinish:
     running_seconds: int | None = None
     allocated_slots: int | None = None
     requeue_time: int | None = None
+    ineligible_seconds: int | None = None
 
 
 _NAMES: Final = frozenset(field.name for field in fields(JobFinish))
@@ -164,7 +166,7 @@ def _read_later_fields(found: Fields, values: dict[str, Any]) -> None:
         found.all_of(_NETWORK)
     found.all_of(_ENERGY)
     values["allocated_slots"] = _slots(found.texts("allocated slots"))
-    found.whole("ineligible pending time")
+    values["ineligible_seconds"] = found.whole("ineligible pending time")
     for _ in range(_count(found, "index ranges") * 3):
         found.whole("index range")
     values["requeue_time"] = found.whole("requeue_time")

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Final
 
-from advisor.history.sacct import EndedRun
+from advisor.history.sacct import MIN_INELIGIBLE_SECONDS, EndedRun
 from advisor.lsf.fields import short_text
 from advisor.lsf.job_finish import JobFinish, slots_and_host
 from advisor.lsf.queued_jobs import full_id
@@ -83,6 +83,7 @@ def _outcome_of(record: JobFinish, memory_unit: MemoryUnit) -> JobOutcome:
         state=_state_of(record),
         processors_used=used or max(1, record.processors),
         memory_held_mb=asked.memory_mb or (asked.memory_mb_per_node or 0) * hosts,
+        ineligible_seconds=_ineligible_seconds(record),
         restarts=1 if record.requeue_time else 0,  # at least; ingest counts the runs before it
         partition=short_text(record.queue),
         nodes=_hosts(record),
@@ -117,6 +118,17 @@ def _job_of(record: JobFinish, processors: int, asked: ResourceRequest) -> Job:
         deferred=record.begin_time > record.submit_time,
         array_job_id=record.job_id if record.array_index > 0 else None,
     )
+
+
+def _ineligible_seconds(record: JobFinish) -> float:
+    """Of its wait the time in which it might not start: as LSF says, else to its begin time.
+
+    When a dependency was fulfilled is not in the record: nothing of such a wait is learned from.
+    """
+    wait, late = record.start_time - record.submit_time, record.ineligible_seconds
+    if late is None or late < 0:
+        late = wait if record.dependency else record.begin_time - record.submit_time
+    return float(min(wait, late)) if late >= MIN_INELIGIBLE_SECONDS else 0.0
 
 
 def _state_of(record: JobFinish) -> JobState:

@@ -50,6 +50,7 @@ USUAL: dict[str, Any] = {
     "running_seconds": 3000,
     "allocated_slots": ["node1", "node1", "node2", "node2"],
     "requeue_time": 0,
+    "ineligible": -1,
     "rest": '0 0 1 "schedulingOverhead" "0.00"',
 }
 
@@ -105,7 +106,11 @@ def write(version: str = "10.108", *, as_ibms_page: bool = False, **changes: Any
     parts += ["0.000000"]
     if version == "9.12":
         return " ".join(parts)
-    parts += ["0.00 0.00 0.00 0.00", counted(r["allocated_slots"]), f"-1 1 678 1000 1 {r['requeue_time']}"]
+    parts += [
+        "0.00 0.00 0.00 0.00",
+        counted(r["allocated_slots"]),
+        f"{r['ineligible']} 1 678 1000 1 {r['requeue_time']}",
+    ]
     return " ".join([*parts, r["rest"]] if version == "10.108" else parts)
 
 

@@ -139,6 +139,28 @@ def test_without_a_start_that_makes_sense_there_is_nothing_to_learn(run: Run, ti
     assert run(**times) is None
 
 
+@pytest.mark.parametrize(
+    ("changes", "seconds"),
+    [
+        ({}, 0.0),
+        ({"begin_time": 1_700_000_500}, 500.0),
+        ({"begin_time": 1_700_000_030}, 0.0),
+        ({"begin_time": 1_699_990_000}, 0.0),
+        ({"dependency": "done(4700)"}, 600.0),  # nobody says when it was fulfilled
+        ({"dependency": "done(4700)", "ineligible": 400}, 400.0),
+        ({"dependency": "done(4700)", "ineligible": 0}, 0.0),
+        ({"ineligible": 90_000}, 600.0),
+    ],
+)
+def test_the_part_of_its_wait_in_which_it_might_not_start(
+    outcome: Outcome, changes: dict[str, Any], seconds: float
+) -> None:
+    """As of sacct: else jobs of `bsub -b` and `-w` teach that the queue is long."""
+    ended = outcome(**changes)
+    assert ended.ineligible_seconds == seconds
+    assert (ended.first_wait_seconds is None) == (seconds > 0.0)
+
+
 def test_elements_of_an_array_have_ids_of_their_own(outcome: Outcome) -> None:
     ids = {outcome(array_index=index).job.job_id for index in range(5)}
     assert len(ids) == 5
