@@ -249,7 +249,11 @@ class ResourceConnector:
         self._without_host = {job_id: left for job_id, left in self._without_host.items() if job_id in ids}
         waiting = [one for one in pending if one.job.queue == self._queue and not _lacks_advice(one)]
         jobs, without_host = jobs_of_hosts(
-            nodes, each.cores, waiting, self._without_host, is_never_spot=is_never_spot(each.features)
+            nodes,
+            (each.cores, each.memory_mb),
+            waiting,
+            self._without_host,
+            is_never_spot=is_never_spot(each.features),
         )
         self._without_host |= without_host
         return jobs

@@ -150,6 +150,28 @@ def test_a_host_is_for_the_job_that_goes_first(site: Site) -> None:
     assert steady.jobs == {"steady1": 9}
 
 
+@pytest.mark.parametrize(
+    ("changes", "jobs"),
+    [
+        ({}, {"cloud1": 7}),  # 8 fits beside it
+        ({"whole_nodes": True}, {"cloud1": 7, "cloud2": 8}),  # bsub -x
+        ({"memory_mb": 4_000, "memory_mb_per_node": 4_000}, {"cloud1": 7, "cloud2": 8}),  # a host has 7,000
+        ({"nodes": 2, "processors": 2}, {"cloud1": 7, "cloud2": 7, "cloud3": 8}),  # span[ptile=1]
+        ({"memory_mb": 9_000, "memory_mb_per_node": 9_000}, {}),  # for hosts of another class
+        ({"node_processors": 8, "processors": 8}, {}),
+    ],
+)
+def test_a_host_is_for_jobs_that_fit_on_it_together(
+    site: Site, changes: dict[str, Any], jobs: dict[str, int]
+) -> None:
+    """A host that is launched for no job may be spot, and is promised a day's cost."""
+    waiting = [waiting_job(job_id, **changes) for job_id in (7, 8)]
+    site.view.update(make_look(time=site.hands.wall, jobs=waiting), make_cluster())
+    site.create(3)
+    found = {node: job for _, one in site.folder.waiting() for node, job in one.jobs.items()}
+    assert found == jobs
+
+
 def test_each_element_of_an_array_has_a_host_of_its_own(site: Site) -> None:
     """All hosts of an array were launched in one pool or none, and only those of the first request for it."""
     look = make_look(time=site.hands.wall, jobs=[waiting_job(7, processors=4, array_tasks=3)])
@@ -233,13 +255,15 @@ def test_a_host_that_waits_for_a_poll_and_is_given_back_is_not_launched(site: Si
 
 def waiting_job(job_id: int, *, processors: int = 1, priority: int = 1, **changes: Any) -> QueuedJob:
     job = {"job_id": job_id, "submit_time": 1_799_999_000.0, "processors": processors, "queue": "burst"}
-    values = job | changes
+    values: dict[str, Any] = job | changes
     return QueuedJob(
         job=Job(**values),
         state=PENDING,
         partitions=(str(values["queue"]),),
         array_job_id=job_id,
         priority=priority,
+        memory_mb=int(values.get("memory_mb") or 0),
+        node_memory_mb=int(values.get("memory_mb_per_node") or 0),
     )
 
 
