@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +21,8 @@ from advisor.model.errors import BadInput
 
 if TYPE_CHECKING:
     from advisor.history.ingest_report import IngestReport
+    from advisor.lsf.job_finish import SiteTerms
+    from advisor.model.settings import Settings
 
 group = typer.Typer(no_args_is_help=True, help="Add finished jobs to the history.")
 
@@ -129,8 +131,12 @@ def ingest_lsb_acct(
         ),
     ] = None,
     memory_unit: Annotated[
-        MemoryUnits, typer.Option(help="The cluster's LSF_UNIT_FOR_LIMITS.", case_sensitive=False)
-    ] = MemoryUnits.MB,
+        MemoryUnits | None,
+        typer.Option(
+            help="The cluster's LSF_UNIT_FOR_LIMITS. Default: that of this cluster's lsf.conf, else MB.",
+            case_sensitive=False,
+        ),
+    ] = None,
     refuse_malformed: RefuseOption = False,
     wait: WaitOption = 10.0,
     database: DatabaseOption = None,
@@ -145,7 +151,9 @@ def ingest_lsb_acct(
     from advisor.lsf import ingest as ingestion
     from advisor.service.observation.accounting import SOURCE
 
-    is_own = loaded_settings(config).settings.cluster.scheduler == "lsf"
+    settings = loaded_settings(config).settings
+    is_own = settings.cluster.scheduler == "lsf"
+    terms = _terms(settings if is_own and source is None else None, memory_unit)
     with HistoryStore(history_url(database, config), busy_seconds=wait) as store:
         with _reading("lsb.acct") as tick:
             report = ingestion.ingest_lsb_acct(
@@ -153,11 +161,27 @@ def ingest_lsb_acct(
                 paths,
                 source=source or (SOURCE if is_own else "lsf"),
                 malformed="refuse" if refuse_malformed else "skip",
-                memory_unit=memory_unit.value,
+                terms=terms,
                 progress=tick,
             )
         total = store.count()
     emit({"sources": [_plain(report)], "jobs": total}, output, _show([report], total))
+
+
+def _terms(settings: Settings | None, unit: MemoryUnits | None) -> SiteTerms:
+    """What the records leave to their site's configuration: of this cluster as LSF says, if it answers."""
+    from advisor.lsf.commands import LsfCommands
+    from advisor.lsf.installation import read_installation
+    from advisor.lsf.job_finish import USUAL_TERMS
+    from advisor.lsf.site import SiteReader
+    from advisor.model.errors import AdvisorError
+
+    terms = USUAL_TERMS
+    if settings is not None:
+        with suppress(AdvisorError):
+            lsf = read_installation(settings.paths.lsf_envdir, settings.cluster.name)
+            terms = SiteReader(LsfCommands(lsf), time.monotonic).terms((), lsf.memory_unit)
+    return terms if unit is None else replace(terms, memory_unit=unit.value)
 
 
 def _plain(report: IngestReport) -> dict[str, Any]:

@@ -182,12 +182,12 @@ class LsfBackend:
 
     def ingest(self, store: HistoryStore, *, source: str) -> IngestReport:
         """Add the jobs that have ended since the last time, from lsb.acct."""
-        folder, unit = self._installation.log_folder, self._installation.memory_unit
+        folder, advice = self._installation.log_folder, self._book.advice_of
         with self._lock:
             self._look()
+            terms = self._site.terms(self._hosts(answers.Unread()), self._installation.memory_unit)
         # the first time this may take minutes, in which the other loops go on
-        advice = self._book.advice_of
-        return ingest_lsb_acct(store, [folder], source=source, memory_unit=unit, advice_of=advice)
+        return ingest_lsb_acct(store, [folder], source=source, terms=terms, advice_of=advice)
 
     def join(self, store: HistoryStore, *, source: str) -> int:
         """Join the advice that esubs asked for to its jobs; return how many were joined.

@@ -19,8 +19,8 @@ from advisor.files.log_file import Malformed, Progress
 from advisor.history.ingest_report import IngestReport
 from advisor.history.sacct import EndedRun
 from advisor.history.store import Attempt, HistoryStore
+from advisor.lsf.job_finish import USUAL_TERMS, SiteTerms
 from advisor.lsf.lsb_acct import AcctReader, Place, find_files
-from advisor.lsf.resource_request import MemoryUnit
 from advisor.model.job import JobOutcome
 
 SOURCE: Final = "lsf"
@@ -35,7 +35,7 @@ def ingest_lsb_acct(
     *,
     source: str = SOURCE,
     malformed: Malformed = "skip",
-    memory_unit: MemoryUnit = "MB",
+    terms: SiteTerms = USUAL_TERMS,
     progress: Progress | None = None,
     advice_of: Callable[[int], RecordedAdvice | None] = lambda _job_id: None,
 ) -> IngestReport:
@@ -46,7 +46,7 @@ def ingest_lsb_acct(
     Args:
         paths: Files (plain or gzip), or folders with ``lsb.acct``, ``lsb.acct.1``, ...
         source: Name of the cluster's jobs in the history: one for each cluster.
-        memory_unit: {"KB", "MB", "GB", "TB"}: The site's ``LSF_UNIT_FOR_LIMITS``.
+        terms: The site's configuration.
         progress: Called with (bytes read, bytes in the file).
         advice_of: A job's advice, by its 64-bit id.
 
@@ -63,7 +63,7 @@ def ingest_lsb_acct(
             place=places.pop(file.fingerprint, Place()),
             report=report,
             malformed=malformed,
-            memory_unit=memory_unit,
+            terms=terms,
             progress=progress,
         )
         runs = (_with_advice(run, advice_of) for run in reader)

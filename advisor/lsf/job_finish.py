@@ -8,11 +8,13 @@ as they are as expected, and fields of later releases are ignored.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from advisor.lsf.fields import Fields, MalformedRecord, layout
+from advisor.lsf.resource_request import MemoryUnit
 from advisor.lsf.run_limit import choose_run_limit
 
 RECORD_TYPE: Final = "JOB_FINISH"
@@ -64,7 +66,7 @@ class JobFinish:
         max_resident_kb: Largest resident memory of all processes together, KB.
         share_account: Path in the fairshare tree: ``/group/user``.
         requeue_exit_values: ``-Q``.
-        run_limit_seconds: ``-W``.
+        run_limit_seconds, has_no_run_limit: ``-W``, and whether the record says that none was given.
         running_seconds: Time in the state RUN, without suspensions.
         allocated_slots: Slots at its end.
         ineligible_seconds: Time in which it might not start; -1 without ``TRACK_ELIGIBLE_PENDINFO``.
@@ -104,11 +106,30 @@ class JobFinish:
     long_reservation: str | None = None
     description: str | None = None
     run_limit_seconds: float | None = None
+    has_no_run_limit: bool = False
     effective_resource_request: str | None = None
     running_seconds: int | None = None
     allocated_slots: int | None = None
     requeue_time: int | None = None
     ineligible_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteTerms:
+    """What records leave to their site's configuration.
+
+    Attributes:
+        memory_unit: ``LSF_UNIT_FOR_LIMITS``.
+        reserves_per_task: ``RESOURCE_RESERVE_PER_TASK``.
+        limits: Queue to the run limit of a job that gives none, seconds.
+    """
+
+    memory_unit: MemoryUnit = "MB"
+    reserves_per_task: bool = False
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+USUAL_TERMS: Final = SiteTerms()
 
 
 _NAMES: Final = frozenset(field.name for field in fields(JobFinish))
@@ -161,6 +182,7 @@ def _read_later_fields(found: Fields, values: dict[str, Any]) -> None:
     # count). Those of the last host are followed by run limit, flags and average memory, then by a string.
     numbers = _numbers_after_hosts(found)
     values["run_limit_seconds"] = choose_run_limit(*numbers, _ran(values))
+    values["has_no_run_limit"] = -1 in numbers
     values.update(found.all_of(_AFTER_LIMIT))
     for _ in range(_count(found, "networks")):
         found.all_of(_NETWORK)

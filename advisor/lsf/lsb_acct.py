@@ -17,9 +17,15 @@ from advisor.files.log_file import Malformed, Progress, iter_bytes, unreadable
 from advisor.history.ingest_report import IngestReport
 from advisor.history.sacct import EndedRun
 from advisor.lsf.fields import Fields, MalformedRecord
-from advisor.lsf.job_finish import RECORD_TYPE, JobFinish, read_job_finish, record_type
+from advisor.lsf.job_finish import (
+    RECORD_TYPE,
+    USUAL_TERMS,
+    JobFinish,
+    SiteTerms,
+    read_job_finish,
+    record_type,
+)
 from advisor.lsf.outcomes import has_ended, run_of
-from advisor.lsf.resource_request import MemoryUnit
 from advisor.model.errors import BadInput
 
 _NAME: Final = "lsb.acct"
@@ -113,7 +119,7 @@ class AcctReader:
     Args:
         place: The position from which to read. If no line ends just before this place, the file is not the
             one that was read before, and is read from its beginning.
-        memory_unit: {"KB", "MB", "GB", "TB"}: The site's ``LSF_UNIT_FOR_LIMITS``.
+        terms: The site's configuration.
         progress: Called with (bytes read, bytes in the file).
 
     Attributes:
@@ -131,14 +137,14 @@ class AcctReader:
         report: IngestReport,
         place: Place = Place(),  # noqa: B008 - a tuple
         malformed: Malformed = "skip",
-        memory_unit: MemoryUnit = "MB",
+        terms: SiteTerms = USUAL_TERMS,
         progress: Progress | None = None,
     ) -> None:
         self.place = place
         self._path = file.path
         self._report = report
         self._malformed = malformed
-        self._memory_unit = memory_unit
+        self._terms = terms
         self._progress = progress
         self._good = 0
         self._rejected = 0
@@ -179,7 +185,7 @@ class AcctReader:
         if record is None:
             return None
         self._good += 1
-        run = run_of(record, self._memory_unit)
+        run = run_of(record, self._terms)
         if run is None:
             self._report.never_started += 1
         return run

@@ -8,9 +8,9 @@ from typing import Final
 
 from advisor.history.sacct import MIN_INELIGIBLE_SECONDS, EndedRun
 from advisor.lsf.fields import short_text
-from advisor.lsf.job_finish import JobFinish, slots_and_host
+from advisor.lsf.job_finish import USUAL_TERMS, JobFinish, SiteTerms, slots_and_host
 from advisor.lsf.queued_jobs import full_id
-from advisor.lsf.resource_request import MemoryUnit, ResourceRequest, gpus_of, read_resource_request
+from advisor.lsf.resource_request import ResourceRequest, gpus_of, read_resource_request
 from advisor.model.job import Job, JobOutcome, JobState
 
 # bits of the status and of bsub's options (lsbatch.h)
@@ -40,18 +40,17 @@ def has_ended(record: JobFinish) -> bool:
     return bool(record.status & (_DONE | _EXIT))
 
 
-def run_of(record: JobFinish, memory_unit: MemoryUnit = "MB") -> EndedRun | None:
+def run_of(record: JobFinish, terms: SiteTerms = USUAL_TERMS) -> EndedRun | None:
     """The run of a job that a record describes; None for a job that never started.
 
     ``brequeue`` keeps the submit time, so the runs of a requeued job have id and submission in common.
-    `memory_unit` is the site's ``LSF_UNIT_FOR_LIMITS``.
     """
     submit, start, end = record.submit_time, record.start_time, record.event_time
     if not 0 < submit <= start <= end:
         # killed in the queue, or times in an impossible order
         return None
     is_requeued = bool(record.status & _EXIT) and record.exit_info in _REQUEUED
-    outcome = None if is_requeued else _outcome_of(record, memory_unit)
+    outcome = None if is_requeued else _outcome_of(record, terms)
     may_continue = (
         outcome is None
         or outcome.state in _MAYBE_CONTINUED
@@ -69,15 +68,18 @@ def run_of(record: JobFinish, memory_unit: MemoryUnit = "MB") -> EndedRun | None
     )
 
 
-def _outcome_of(record: JobFinish, memory_unit: MemoryUnit) -> JobOutcome:
+def _outcome_of(record: JobFinish, terms: SiteTerms) -> JobOutcome:
     used = record.allocated_slots or sum(slots_and_host(host)[0] for host in record.hosts)
     processors = max(1, record.processors or used)
-    asked = read_resource_request(record.resource_request, processors, memory_unit)
+    asked = read_resource_request(
+        record.resource_request, processors, terms.memory_unit, per_task=terms.reserves_per_task
+    )
+    of_queue = terms.limits.get(record.queue) if record.has_no_run_limit else None  # as of a live job
     hosts = len({slots_and_host(host)[1] for host in record.hosts})
     # without the time in which it was suspended; 0 and None: the release does not say
     ran = min(record.running_seconds or math.inf, record.event_time - record.start_time)
     return JobOutcome(
-        job=_job_of(record, processors, asked),
+        job=_job_of(record, processors, asked, record.run_limit_seconds or of_queue),
         start_time=float(record.start_time),
         end_time=float(record.start_time + ran),
         state=_state_of(record),
@@ -90,7 +92,7 @@ def _outcome_of(record: JobFinish, memory_unit: MemoryUnit) -> JobOutcome:
     )
 
 
-def _job_of(record: JobFinish, processors: int, asked: ResourceRequest) -> Job:
+def _job_of(record: JobFinish, processors: int, asked: ResourceRequest, limit: float | None) -> Job:
     chosen = record.resource_request if asked.chooses_hosts else ""  # as of a live job
     return Job(
         job_id=full_id(record),
@@ -99,8 +101,8 @@ def _job_of(record: JobFinish, processors: int, asked: ResourceRequest) -> Job:
         user=short_text(record.user) or str(record.user_id),
         group=_group_of(record),
         queue=short_text(record.queue),
-        requested_time=record.run_limit_seconds,
-        explicit_time_limit=record.run_limit_seconds is not None,  # the queue's is not in the record
+        requested_time=limit,
+        explicit_time_limit=record.run_limit_seconds is not None,
         nodes=asked.nodes,
         memory_mb=asked.memory_mb,
         memory_mb_per_node=asked.memory_mb_per_node,

@@ -9,7 +9,9 @@ from typing import Final
 from advisor.lsf import answers
 from advisor.lsf.cloud_hosts import CloudHosts
 from advisor.lsf.commands import LsfCommands
+from advisor.lsf.job_finish import SiteTerms
 from advisor.lsf.pend_reasons import REASONS_ARGUMENTS, Reasons, read_reasons
+from advisor.lsf.resource_request import MemoryUnit
 from advisor.lsf.shares import queue_orders
 from advisor.model.cluster import Node
 from advisor.model.queue_order import QueueOrder
@@ -88,6 +90,13 @@ class SiteReader:
         )
         self._read_at = now
         return self.last
+
+    def terms(self, hosts: Iterable[answers.Host], memory_unit: MemoryUnit) -> SiteTerms:
+        """What lsb.acct leaves to the site's configuration; see :meth:`read`."""
+        site = self.read(hosts)
+        minutes = {name: queue.limit_minutes for name, queue in site.queues.items()}
+        limits = {name: 60.0 * limit for name, limit in minutes.items() if limit is not None}
+        return SiteTerms(memory_unit=memory_unit, reserves_per_task=site.reserves_per_task, limits=limits)
 
     def lets_in(self, user: str, queue: str) -> bool:
         """Whether a user may use a queue: LSF is asked where not all may, for it knows their groups."""

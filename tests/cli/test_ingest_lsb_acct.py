@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from advisor.history.store import HistoryStore
+from advisor.testing.lsf_stand_in import LsfStandIn, StandInQueue
+
 RECORD = (
     '"JOB_FINISH" "10.1" {end} {job} 1000 33816578 1 1527326745 0 0 1527326746 "ann" "normal"'
     ' "rusage[mem=4]" "" "" "login1" "" "" "" "" "10/1527326745.7610" 0 1 "node1" 64 60.0 "" "sleep 1000"'
@@ -66,3 +69,20 @@ def test_logdir_is_added_once_and_bad_input_is_refused(tmp_path: Path) -> None:
         assert "Traceback" not in refused.stderr
         for word in words:
             assert word in refused.stderr
+
+
+def test_what_the_records_of_this_cluster_do_not_say_is_asked_of_lsf(tmp_path: Path) -> None:
+    """`advisor control` goes on with what this has read, and asks forecasts about jobs with such limits."""
+    queues = (StandInQueue(name="normal", hosts=("a",), is_default=True, minutes=(90, 600)),)
+    config, url = tmp_path / "advisor.toml", f"sqlite:///{tmp_path}/own.db"
+    with LsfStandIn(tmp_path / "lsf", hosts={"a": 1}, queues=queues) as lsf:
+        envdir = lsf.environment_folder
+        (envdir / "lsf.conf").write_text((envdir / "lsf.conf").read_text().replace("=MB", "=GB"))
+        record = RECORD.format(job=1, end=1527330001).replace(" 0 3600 64 ", " 0 -1 64 ")
+        (lsf.log_folder / "lsb.acct").write_text(record)
+        config.write_text(f'[cluster]\nscheduler = "lsf"\n[paths]\nlsf_envdir = "{envdir}"\n')
+        done = advisor("ingest", "lsb.acct", lsf.log_folder, "--config", config, "--database", url)
+    assert done.returncode == 0, done.stderr
+    with HistoryStore(url) as store:
+        (ended,) = store.outcomes()
+    assert (ended.job.requested_time, ended.job.memory_mb) == (5400.0, 4096)

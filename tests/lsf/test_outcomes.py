@@ -9,9 +9,8 @@ import pytest
 
 from advisor.history.sacct import EndedRun
 from advisor.lsf.fields import Fields
-from advisor.lsf.job_finish import read_job_finish, record_type
+from advisor.lsf.job_finish import USUAL_TERMS, SiteTerms, read_job_finish, record_type
 from advisor.lsf.outcomes import run_of
-from advisor.lsf.resource_request import MemoryUnit
 from advisor.model.job import JobOutcome, JobState
 
 Write = Callable[..., str]
@@ -19,10 +18,10 @@ Write = Callable[..., str]
 
 @pytest.fixture
 def run(write_record: Write) -> Callable[..., EndedRun | None]:
-    def read(version: str = "10.108", *, unit: MemoryUnit = "MB", **changes: Any) -> EndedRun | None:
+    def read(version: str = "10.108", *, terms: SiteTerms = USUAL_TERMS, **changes: Any) -> EndedRun | None:
         found = Fields(write_record(version, **changes))
         record_type(found)
-        return run_of(read_job_finish(found), unit)
+        return run_of(read_job_finish(found), terms)
 
     return read
 
@@ -161,6 +160,18 @@ def test_the_part_of_its_wait_in_which_it_might_not_start(
     assert (ended.first_wait_seconds is None) == (seconds > 0.0)
 
 
+def test_what_a_record_leaves_to_its_sites_configuration(outcome: Outcome, release: str) -> None:
+    """Forecasts are asked about live jobs, which have their queue's limit, and look for jobs alike."""
+    terms = SiteTerms(limits={"normal": 3600.0}, reserves_per_task=True)
+    plain = outcome(release, terms=terms, resource_request="rusage[mem=100]").job
+    has_limit = release not in {"5.1", "7.06"}  # older records say nothing of a limit, given or not
+    assert plain.requested_time == (3600.0 if has_limit else None)
+    assert (plain.explicit_time_limit, plain.memory_mb) == (False, 400)
+    assert outcome(release, terms=terms, queue="long").job.requested_time is None
+    if has_limit:
+        assert outcome(release, terms=terms, run_limit=7200).job.requested_time == 7200.0
+
+
 def test_elements_of_an_array_have_ids_of_their_own(outcome: Outcome) -> None:
     ids = {outcome(array_index=index).job.job_id for index in range(5)}
     assert len(ids) == 5
@@ -190,7 +201,7 @@ def test_a_user_without_a_name_has_a_number(outcome: Outcome) -> None:
 
 def test_the_sites_unit_of_memory(outcome: Outcome) -> None:
     asked = {"resource_request": "rusage[mem=4]", "processors": 1}
-    assert outcome(unit="GB", **asked).job.memory_mb == 4096
+    assert outcome(terms=SiteTerms(memory_unit="GB"), **asked).job.memory_mb == 4096
     assert outcome(**asked).job.memory_mb == 4
 
 
