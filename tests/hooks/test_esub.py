@@ -256,7 +256,6 @@ MAXIMUM LIMITS:
         ({}, "7200"),  # the advice is 180 minutes
         ({"RLIMIT_RUN": "7200"}, None),
         ({"RLIMIT_RUN": "7260"}, "refused"),
-        ({"RLIMIT_RUN": ""}, "refused"),  # LSF would end it after ten minutes
         ({"NUM_PROCESSORS": "64"}, "refused"),
         ({"NUM_PROCESSORS": "1"}, "refused"),
         ({"RLIMIT_RSS": "1000"}, "refused"),
@@ -269,7 +268,7 @@ def test_a_job_that_the_queue_would_not_take_stays(
     """On volclava bsub refuses it: "RUNLIMIT: Cannot exceed queue's hard limit(s). Job not submitted."."""
     esub.queues("burst", limits=LIMITS)
     asked = {"NUM_PROCESSORS": "16", "RLIMIT_RUN": "5400", **options}
-    text = "".join(f"LSB_SUB_{name}={value}\n" for name, value in asked.items() if value)
+    text = "".join(f"LSB_SUB_{name}={value}\n" for name, value in asked.items())
     with answering(tmp_path / "s", says(partition="burst", time_limit=180)):
         found = esub.submit_until_answered(text)
     if limit == "refused":
@@ -356,9 +355,8 @@ def test_a_limit_is_only_ever_raised(tmp_path: Path, esub: Esub) -> None:
     for minutes, asked, line in (
         (180, "7200", "LSB_SUB_RLIMIT_RUN=10800\n"),
         (60, "7200", ""),
-        (180, "", ""),
     ):
-        options = {**USUAL, "RLIMIT_RUN": asked} if asked else {"NUM_PROCESSORS": "1"}
+        options = {**USUAL, "RLIMIT_RUN": asked}
         with answering(tmp_path / "s", says(partition="burst", time_limit=minutes)):
             changes = esub.submit_until_answered(parameters(**options)).changes
         (tmp_path / "s").unlink()
@@ -379,6 +377,8 @@ def test_a_limit_is_only_ever_raised(tmp_path: Path, esub: Esub) -> None:
         ({"RES_REQ": "rusage[mem=(8 4):duration=(1 2)]"}, {}, "phases"),
         ({"RES_REQ": "rusage[mem=8||swp=4]"}, {}, "alternatives"),
         ({"RES_REQ": "span[block=4]"}, {}, "span"),
+        ({"RES_REQ": "rusage[mem=500G/job]"}, {}, "memory of all hosts together"),
+        ({"RLIMIT_RUN": ""}, {}, "no time limit"),
         ({"JOB_DESCRIPTION": "x" * 20_000}, {}, "too long"),
         ({}, {"LSB_SUB_PARM_FILE": ""}, "not called by bsub"),
         ({}, {"LSB_SUB_MODIFY_FILE": ""}, "not called by bsub"),

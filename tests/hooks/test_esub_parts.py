@@ -25,6 +25,7 @@ SETTINGS = {
     "default_project": "default",
     "default_queue": "normal",
     "memory_unit": "MB",
+    "memory_of": "host",
     "harmless_options": "",
 }
 
@@ -78,7 +79,6 @@ def test_every_option(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> No
         ("", None, None, None, None, None),
         ("rusage[mem=4G]", None, 4096, 4096, None, None),
         ("rusage[mem=4G/task]", None, 32768, None, None, None),
-        ("rusage[mem=4G/job]", None, None, None, None, None),
         ("rusage[mem=4G/job] span[hosts=1]", 1, 4096, 4096, None, None),
         ("span[ptile=3] rusage[mem=512]", 3, 1536, 512, None, None),
         ("order[mem] rusage[matlab=1,ngpus_physical=2]", None, None, None, "matlab=1", "ngpus_physical=2"),
@@ -98,7 +98,8 @@ def test_resource_requirements(
     asked = job(script, RES_REQ=requirement, NUM_PROCESSORS="8")
     assert asked.nodes == nodes
     assert (asked.memory_mb, asked.memory_mb_per_node) == (whole, per_node)
-    assert (asked.licenses, asked.gres, asked.processors) == (licenses, gres, 8 if nodes != 3 else 9)
+    assert (asked.licenses, asked.gres, asked.processors) == (licenses, gres, 8)
+    assert asked.node_processors == {1: 8, 3: 3, None: None}[nodes]
 
 
 @pytest.mark.parametrize(
@@ -176,3 +177,14 @@ def test_the_script_knows_the_protocols_fields(script: ModuleType) -> None:
 def test_a_job_of_one_host_needs_all_its_slots_there(script: ModuleType) -> None:
     asked = script.resources_of({"RES_REQ": "span[hosts=1]"}, script.DEFAULTS, 64)
     assert (asked["min_nodes"], asked["max_nodes"]) == (1, 1)
+
+
+def test_memory_is_for_each_slot_where_the_site_says_so(script: ModuleType) -> None:
+    """RESOURCE_RESERVE_PER_TASK: a job of 16 slots with `mem=4G` waits for a host with 64 GB, not 4."""
+    for of_site, written, asked in (
+        ("task", "4G", {"memory_per_cpu": 4096}),
+        ("task", "4G/host", {"memory_per_node": 4096}),
+        ("host", "4G", {"memory_per_node": 4096}),
+    ):
+        settings = {**SETTINGS, "memory_of": of_site}
+        assert script.resources_of({"RES_REQ": f"rusage[mem={written}]"}, settings, 16) == asked
