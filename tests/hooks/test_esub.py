@@ -351,6 +351,25 @@ def test_features_become_queues(tmp_path: Path) -> None:
         assert changes == f'LSB_SUB_QUEUE="{queue}"\n'
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "Burst Advisor: stays here. It would wait. To go there: -p burst",
+            "stays here. It would wait. To go there: -q burst",
+        ),
+        ("Burst Advisor: the comment's by= is no time: write X", "the description's by= is no time: write X"),
+    ],
+)
+def test_the_user_of_a_job_that_stays_is_told_as_well(
+    tmp_path: Path, esub: Esub, said: str, shown: str
+) -> None:
+    """In mode advise, and of a promise: what sbatch says."""
+    with answering(tmp_path / "s", says(message=said)):
+        found = esub.submit_until_answered()
+    assert (found.code, found.changes, found.said) == (0, "", f"Burst Advisor: {shown}\n")
+
+
 def test_a_limit_is_only_ever_raised(tmp_path: Path, esub: Esub) -> None:
     for minutes, asked, line in (
         (180, "7200", "LSB_SUB_RLIMIT_RUN=10800\n"),
