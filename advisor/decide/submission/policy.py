@@ -49,10 +49,13 @@ _SECTIONS: Final[Mapping[Policy, Sections]] = MappingProxyType(
 _UNDER_LSF: Final[Sections] = MappingProxyType(
     {
         **{name: values for name, values in _OFF.items() if name not in {"waiting", "size"}},
-        "cluster": {"hook": False},
+        "cluster": {"hook": False, "requeue_default": False},
     }
 )
-"""Under LSF these settings are off, because they need Slurm's hook, placeholders or weights."""
+"""Under LSF these settings are off, because they need Slurm's hook, placeholders or weights.
+
+There a job may be requeued only where its user or its queue says so, and the history does not know it.
+"""
 QUEUE_POLICIES: Final[frozenset[Policy]] = frozenset({"price", "ambati2021"})
 """The policies that forecast a job's on-premise start from the queue."""
 READ_BY: Final[Mapping[str, Policy]] = MappingProxyType(

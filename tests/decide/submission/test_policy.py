@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from advisor.decide.explanation.reasons import Reason
-from advisor.decide.submission.policy import AMBATI_SHORT_SECONDS, AMBATI_WAIT_SECONDS, in_force
+from advisor.decide.submission.policy import (
+    AMBATI_SHORT_SECONDS,
+    AMBATI_WAIT_SECONDS,
+    fixed,
+    in_force,
+)
 from advisor.model import Advice, Placement, SizeEstimate, Verdict
 from advisor.model.advice import HedgeKind
 from advisor.model.settings import Policy, Settings
@@ -98,3 +103,11 @@ def test_these_policies_never_move_a_job(policy: Policy, wait: float) -> None:
     advice = ask(estimates=make_estimates(wait=wait), settings=under(policy))
     assert advice.partition is None
     assert advice.decisive.verdict is Verdict.NO
+
+
+def test_under_lsf_a_job_may_be_requeued_only_where_it_says_so() -> None:
+    """Replays of the history, which does not know it, would put every job on spot."""
+    settings = Settings.model_validate({"cluster": {"scheduler": "lsf"}})
+    assert not in_force(settings).cluster.requeue_default
+    assert fixed(settings)["cluster.requeue_default"] is False
+    assert in_force(Settings()).cluster.requeue_default
