@@ -69,6 +69,7 @@ from advisor.slurm.steering import Ageing
 _CONFIG_SECONDS: Final = 60.0
 _RESERVED_AHEAD_SECONDS: Final = 86_400.0
 """Nodes that are reserved so soon count as having no room: a job that is sent there may run that long."""
+_NAMED_IN: Final = {"slurm": ("partition", "slurm.conf"), "lsf": ("queue", "lsb.queues")}
 _JOB_REQUEUE: Final = {"0": False, "1": True}  # scontrol's words for it
 
 
@@ -186,9 +187,10 @@ class PollLoop:
         for setting, names in named.items():
             gone = [name for name in names if existing and name not in existing]
             if gone:
+                what, file = _NAMED_IN[cluster.scheduler]
                 raise TellAdmin(
-                    f"the cluster has no partition {', '.join(gone)}: no job moves from or to it. Correct "
-                    f"cluster.{setting} or slurm.conf",
+                    f"the cluster has no {what} {', '.join(gone)}: no job moves from or to it. Correct "
+                    f"cluster.{setting} or {file}",
                     code="cluster.no_partition",
                 )
 

@@ -160,7 +160,8 @@ class WithReservations(Slurm):
         ("act", ("onprem", "burst"), None),
         ("shadow", ("onprem",), None),
         ("shadow", ("main", "burst"), r"no partition onprem: .* cluster\.on_premise_partitions"),
-        ("act", ("onprem", "cloud"), r"no partition burst: .* cluster\.burst_partition"),
+        ("act", ("onprem", "cloud"), r"no partition burst: .* cluster\.burst_partition or slurm.conf"),
+        ("lsf", ("main", "burst"), r"no queue onprem: .* cluster\.on_premise_partitions or lsb.queues"),
     ],
 )
 def test_a_partition_that_was_renamed_in_slurm_conf_is_told(
@@ -168,7 +169,8 @@ def test_a_partition_that_was_renamed_in_slurm_conf_is_told(
 ) -> None:
     slurm = WithReservations()
     slurm.names = existing
-    loop = make_loop(tmp_path, slurm=slurm, cluster={"default_mode": mode})
+    said = {"scheduler": "lsf"} if mode == "lsf" else {"default_mode": mode}
+    loop = make_loop(tmp_path, slurm=slurm, cluster=said)
     loop.read_config()
     with contextlib.nullcontext() if told is None else pytest.raises(TellAdmin, match=told):
         loop.tell_missing()
