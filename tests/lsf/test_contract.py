@@ -266,7 +266,8 @@ def test_a_job_without_a_limit_keeps_that_of_its_own_queue(
     with stood_in(tmp_path, here=(60, 600), there=(10, 600)) as site:
         site.fill()
         job_id, own, fails = site.submit("x"), site.submit("-W", "20", "x"), site.submit("x")
-        site.lsf.update_jobs({job_id: MOVE, own: MOVE})
+        array = site.submit("-J", "a[1-3]", "x")
+        site.lsf.update_jobs({job_id: MOVE, own: MOVE, array: MOVE})
         run = LsfCommands.text
 
         def text(commands: LsfCommands, name: str, *words: str) -> str:
@@ -278,7 +279,8 @@ def test_a_job_without_a_limit_keeps_that_of_its_own_queue(
         with pytest.raises(RetryLater, match="closed"):
             site.lsf.update_jobs({fails: MOVE})
         rows = site.rows()
-        assert [rows[one].job.requested_time for one in (job_id, own)] == [3600.0, 1200.0]
+        limits = [rows[one].job.requested_time for one in (job_id, own, array)]
+        assert (limits, rows[array].partitions) == ([3600.0, 1200.0, 3600.0], (CLOUD,))
         assert site.live(fails).run_limit_seconds is None
 
 
