@@ -301,7 +301,7 @@ class LsfBackend:
         self, queues: Mapping[int, str], before: Mapping[int, LiveJob], comments: Mapping[int, str]
     ) -> list[RefusedByLsf]:
         """Switch waiting jobs; lsb.events says which are where they were to go."""
-        said: dict[str, RetryLater] = {}
+        said, here = dict[str, RetryLater](), self._settings.cluster.on_premise_partitions
         for queue in sorted(set(queues.values())):
             ids = [job_id for job_id, goes in queues.items() if goes == queue]
             for begin in range(0, len(ids), _JOBS_A_CALL):
@@ -327,9 +327,11 @@ class LsfBackend:
                     self._book.forget(job_id)
                 refusals.append(RefusedByLsf(job_id, str(why or "it has begun, or has ended")))
             else:
-                self._tell_user(
-                    job_id, job, changing.words_for_user(before[job_id].queue, comments.get(job_id, ""))
-                )
+                was = before[job_id]
+                options = changing.after_move(was, self._site.last.queues.get(queue), here)
+                for refusal in self._told(job_id, "bmod", *options, self._named(job_id)) if options else ():
+                    log.warning("lsf.may_run_twice", job=job_id, why=str(refusal))
+                self._tell_user(job_id, job, changing.words_for_user(was.queue, comments.get(job_id, "")))
         return refusals
 
     def _put_back(self, job_id: int, queue: str) -> list[RefusedByLsf]:
@@ -359,13 +361,9 @@ class LsfBackend:
         """By bpost where there is one, else in the job's description, where its user has written none."""
         if not self._settings.submit.tell_user:
             return
-        if self._commands.has("bpost"):
-            refusals = self._told(job_id, "bpost", "-d", text, self._named(job_id))
-        elif not job.description or job.description.startswith(OUR_WORDS):
-            refusals = self._told(job_id, "bmod", "-Jd", text, self._named(job_id))
-        else:
-            return
-        for refusal in refusals:
+        is_free = not job.description or job.description.startswith(OUR_WORDS)
+        words = ("bpost", "-d") if self._commands.has("bpost") else ("bmod", "-Jd") if is_free else ()
+        for refusal in self._told(job_id, *words, text, self._named(job_id)) if words else ():
             log.info("lsf.user_not_told", job=job_id, why=str(refusal))
 
     def update_node(self, nodes: Collection[str], **change: Unpack[NodeChange]) -> None:

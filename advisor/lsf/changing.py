@@ -66,6 +66,19 @@ def values_of(changes: Mapping[int, Mapping[str, str]], word: str) -> dict[int, 
     return {job_id: said[word] for job_id, said in changes.items() if word in said}
 
 
+def after_move(job: LiveJob, there: Queue | None, on_premise: Container[str]) -> list[str]:
+    """How bmod keeps LSF from running a job twice whose user has not said `-r`; empty: it need not.
+
+    bswitch makes every job rerunnable in a queue with RERUNNABLE.
+
+    Args:
+        job: As it was before.
+    """
+    if there is None or there.name in on_premise or job.rerunnable or not there.is_rerunnable:
+        return []
+    return ["-rn"]
+
+
 def words_for_user(was: str, comment: str) -> str:
     """What the user of a moved job is told: from which queue, and why, by its advice."""
     recorded = parse_admin_comment(comment)

@@ -41,7 +41,7 @@ _PARAMETERS: Final = {
 }  # fmt: skip
 CHANGED: Final = {
     "Jd": "description", "W": "minutes", "R": "resource_request", "sp": "priority", "Rn": "no_resources",
-    "Wn": "no_minutes",
+    "Wn": "no_minutes", "rn": "not_rerunnable",
 }  # fmt: skip
 """Options of bmod, and what they change."""
 _OF_PARAMETER: Final = {name: letter for letter, name in _PARAMETERS.items()}
@@ -91,6 +91,7 @@ def changes_of(given: Mapping[str, str]) -> dict[str, object]:
         changes
         | ({"minutes": None} if "Wn" in given else {})
         | ({"resource_request": ""} if "Rn" in given else {})
+        | ({"rerunnable": False} if "rn" in given else {})
     )
 
 

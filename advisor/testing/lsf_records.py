@@ -97,6 +97,7 @@ class StandInQueue:
     minutes: tuple[int, int] | None = None
     is_default: bool = False
     users: tuple[str, ...] = ()
+    is_rerunnable: bool = False
 
     def refuses(self, minutes: int | None, user: str | None) -> str:
         """Why it does not take a job; empty: it does. An administrator (None) may switch anybody's there."""
@@ -176,7 +177,7 @@ def modify(job: StandInJob, word: str, user_id: int, changed: Mapping[str, str])
     asked = "resource_request" in changed
     options = 8388608 | (0x40000 if asked else 0)
     options2 = 2048 | (0x2000 if "description" in changed else 0) | (0x200 if "priority" in changed else 0)
-    deleted = 0x40000 if "no_resources" in changed else 0
+    deleted = (0x40000 if "no_resources" in changed else 0) | (0x4000 if "not_rerunnable" in changed else 0)
     minutes = int(changed["minutes"]) if "minutes" in changed else None
     limits = f"{_NO_LIMITS}-2 -1" if "no_minutes" in changed else _limits(minutes)
     resources = f"{_text(changed['resource_request'])} " if asked else ""
@@ -290,5 +291,5 @@ def queue_page(queue: StandInQueue) -> str:
         f"{queue.priority:>3}    0  Open:Active       -    -    -    -     0     0     0     0     0    0\n"
         f"Interval for a host to accept two jobs is 0 seconds\n\n{limits}"
         f"SCHEDULING PARAMETERS\n\nUSERS: {' '.join(queue.users) or ' all'}\n"
-        f"HOSTS:  {' '.join(queue.hosts)} \n\n"
+        f"HOSTS:  {' '.join(queue.hosts)} \n{'RERUNNABLE :  yes' * queue.is_rerunnable}\n\n"
     )

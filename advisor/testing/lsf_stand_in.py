@@ -320,7 +320,8 @@ class LsfStandIn:
             return "", f"{queue}: No such queue\n", 255
 
         def switch(key: int) -> str:  # jobs that run as well
-            self._set(key, queue=queue)
+            reruns = self._jobs[key].rerunnable or self._queues[queue].is_rerunnable
+            self._set(key, queue=queue, rerunnable=reruns)
             self._log(records.switch(self._jobs[key], user))
             return f"switched to queue <{queue}>"
 
@@ -330,7 +331,9 @@ class LsfStandIn:
         )
 
     def _bmod(self, user: int, words: list[str]) -> Said:
-        given, rest = options_of([word.removesuffix("/head") for word in words], "Jd W R sp", flags="Rn Wn")
+        given, rest = options_of(
+            [word.removesuffix("/head") for word in words], "Jd W R sp", flags="Rn Wn rn"
+        )
         if refused := bad_option(given, self._max_priority):
             return "", f"{refused}. Job not modified.\n", 255
 

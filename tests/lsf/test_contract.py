@@ -157,11 +157,14 @@ def stood_in(
     here: tuple[int, int] | None = None,
     there: tuple[int, int] | None = None,
     users: tuple[str, ...] = (),
+    reruns: bool = False,
 ) -> Iterator[Site]:
-    """The stand-in, with run limits of the two queues, and the users of the cloud's."""
+    """The stand-in, with run limits of the two queues, and the users of the cloud's; `reruns`: RERUNNABLE."""
     queues = (
         StandInQueue(name=HERE, hosts=("vm",), is_default=True, minutes=here),
-        StandInQueue(name=CLOUD, hosts=("vm",), priority=20, minutes=there, users=users),
+        StandInQueue(
+            name=CLOUD, hosts=("vm",), priority=20, minutes=there, users=users, is_rerunnable=reruns
+        ),
     )
     with LsfStandIn(tmp_path / "lsf", hosts={"vm": SLOTS}, queues=queues, max_priority=90) as stand_in:
         installation = read_installation(stand_in.environment_folder, "any")
@@ -282,6 +285,19 @@ def test_a_job_without_a_limit_keeps_that_of_its_own_queue(
         limits = [rows[one].job.requested_time for one in (job_id, own, array)]
         assert (limits, rows[array].partitions) == ([3600.0, 1200.0, 3600.0], (CLOUD,))
         assert site.live(fails).run_limit_seconds is None
+
+
+def test_a_queue_that_reruns_jobs_does_not_rerun_those_that_must_not_be(tmp_path: Path) -> None:
+    """Rule 1: bswitch made them rerunnable (seen on volclava), and after the loss of a host they ran twice."""
+    with stood_in(tmp_path, reruns=True) as site:
+        site.fill()
+        once, own = site.submit("x"), site.submit("-r", "x")
+        site.lsf.update_jobs({once: MOVE, own: MOVE})
+        assert site.stand_in is not None
+        site.stand_in.begin_new_events_file()  # it says what LSF would do
+        rows = site.rows()
+        assert [rows[one].partitions for one in (once, own)] == [(CLOUD,), (CLOUD,)]
+        assert [rows[one].job.requeue for one in (once, own)] == [False, True]
 
 
 def test_a_users_job_is_not_moved_to_a_queue_that_is_not_for_its_user(tmp_path: Path) -> None:
