@@ -288,7 +288,7 @@ def test_a_job_without_a_limit_keeps_that_of_its_own_queue(
 
 
 def test_a_queue_that_reruns_jobs_does_not_rerun_those_that_must_not_be(tmp_path: Path) -> None:
-    """Rule 1: bswitch made them rerunnable (seen on volclava), and after the loss of a host they ran twice."""
+    """Rule 1: bswitch makes them rerunnable (seen on volclava): one would run twice when a host is lost."""
     with stood_in(tmp_path, reruns=True) as site:
         site.fill()
         once, own = site.submit("x"), site.submit("-r", "x")
