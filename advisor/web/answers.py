@@ -15,6 +15,7 @@ from advisor import __version__
 from advisor.decide.explanation.display import clean, duration, usd
 from advisor.decide.explanation.wording import in_general
 from advisor.model.errors import AdvisorError
+from advisor.model.job_id import job_name
 from advisor.model.periods import period_now
 from advisor.model.plain import plain
 from advisor.service.admin.since import moment_text, zone_text
@@ -61,6 +62,7 @@ class Answers:
             "count": count,
             "usd": usd,
             "duration": span,
+            "job": job_name,
             "clock": clock,
             "tidy": tidy,
             "percent": percent,

@@ -16,15 +16,19 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
+from msgspec.structs import replace
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
+from advisor.history.store import HistoryStore
 from advisor.model.bill import day_of
+from advisor.model.job import JobOutcome
 from advisor.service.control.metrics_page import MetricsPage
 from advisor.service.exchange import snapshot, status_file
 from advisor.web.money import budget_plots
 from advisor.web.plots import add_line, drawn_by_day, figure_text
 from tests.commands import app
+from tests.decide.cases import make_job
 from tests.service.site import make_snapshot
 from tests.web.conftest import Ask
 
@@ -160,6 +164,16 @@ def test_a_job_that_was_never_advised_says_so(client: TestClient) -> None:
     assert missing.status_code == 404
     assert "nothing is known of job 99" in missing.text
     assert client.get("/jobs?job=11").headers["location"] == "/jobs/11"
+
+
+def test_an_element_of_an_array_of_lsf_has_its_name(client: TestClient, config: Path) -> None:
+    element = 2 << 32 | 13
+    with HistoryStore(f"sqlite:///{config.parent}/state/history.db") as store:
+        job = make_job(job_id=element, submit_time=time.time() - 500.0)
+        ended = JobOutcome(job=job, start_time=time.time() - 400.0, end_time=time.time() - 100.0)
+        store.add([replace(ended, advice_id="advice-13")])
+    text = client.get("/ledger").text
+    assert f'<a href="/jobs/{element}">13[2]</a>' in text
 
 
 def test_the_ledger_is_the_command_and_its_report(client: TestClient, config: Path, tmp_path: Path) -> None:
