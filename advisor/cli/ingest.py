@@ -17,7 +17,7 @@ from rich.console import Console
 from advisor.cli.context import ConfigOption, loaded_settings
 from advisor.cli.output import Format, FormatOption, emit
 from advisor.cli.progress import ticking
-from advisor.model.errors import BadInput
+from advisor.model.errors import AdvisorError, BadInput
 
 if TYPE_CHECKING:
     from advisor.history.ingest_report import IngestReport
@@ -174,7 +174,6 @@ def _terms(settings: Settings | None, unit: MemoryUnits | None) -> SiteTerms:
     from advisor.lsf.installation import read_installation
     from advisor.lsf.job_finish import USUAL_TERMS
     from advisor.lsf.site import SiteReader
-    from advisor.model.errors import AdvisorError
 
     terms = USUAL_TERMS
     if settings is not None:
