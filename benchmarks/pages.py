@@ -23,10 +23,11 @@ from advisor.decide.submission.advise import advise
 from advisor.decide.submission.policy import in_force
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import CloudState, ClusterState, Job, JobOutcome
+from advisor.model.cluster import ClusterState
 from advisor.model.estimate import Estimate, Estimates
+from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import Settings
-from advisor.model.site import Cutoff, SiteState
+from advisor.model.site import CloudState, Cutoff, SiteState
 from advisor.replay.closed_loop.recommendation import BudgetPoint
 from advisor.service.admin.curves import LIMITS, KeptCurves, LimitCurve, keep
 from advisor.web.app import create_app

@@ -28,7 +28,10 @@ import numpy as np
 
 from advisor.decide.submission.table_row import job_of
 from advisor.history.models import ModelStore
-from advisor.model import CloudState, ClusterState, JobOutcome, JobTable, Mode, SiteState, TellAdmin
+from advisor.model.advice import Mode
+from advisor.model.cluster import ClusterState
+from advisor.model.errors import TellAdmin
+from advisor.model.job import JobOutcome
 from advisor.model.machine import Machine
 from advisor.model.settings import (
     BudgetSettings,
@@ -38,7 +41,8 @@ from advisor.model.settings import (
     Settings,
     SubmitSettings,
 )
-from advisor.model.site import PerformanceRatios, Price, Ratio, Room
+from advisor.model.site import CloudState, PerformanceRatios, Price, Ratio, Room, SiteState
+from advisor.model.table import JobTable
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.parameters import KnnParameters
 from advisor.predict.knn.predictor import Predictor

@@ -15,7 +15,7 @@ from typing import Final
 from rich.console import Console
 
 from advisor.history.store import HistoryStore
-from advisor.model import Placement
+from advisor.model.advice import Placement
 from advisor.model.bill import Bill
 from advisor.model.errors import AdvisorError, BadInput
 from advisor.replay.sources import load_table

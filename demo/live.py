@@ -11,7 +11,7 @@ from rich.live import Live
 
 from advisor.decide.explanation.wording import why_sentence
 from advisor.history.store import HistoryStore
-from advisor.model import Placement
+from advisor.model.advice import Placement
 from advisor.model.errors import RetryLater
 from advisor.testing.site import Site
 from demo.plan import DemoJob, Plan

@@ -24,7 +24,7 @@ from rich.console import Console
 from advisor.decide.explanation.wording import why_sentence
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Placement
+from advisor.model.advice import Placement
 from advisor.model.errors import AdvisorError, RetryLater
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.client import SubmitClient

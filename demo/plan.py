@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from advisor.model import Job, JobOutcome, JobTable
+from advisor.model.job import Job, JobOutcome
+from advisor.model.table import JobTable
 from advisor.papers.cluster.demand import demand_of
 from advisor.papers.cluster.engine import simulate
 

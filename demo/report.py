@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from advisor.decide.explanation.display import duration, usd
-from advisor.model import Placement
+from advisor.model.advice import Placement
 from demo.plan import DemoJob, on_premise_schedule
 
 _SHOWN: Final = 5

@@ -16,8 +16,11 @@ from rich.progress import track
 
 from advisor.decide.explanation.wording import why_sentence
 from advisor.decide.submission.advise import advise
-from advisor.model import Capacity, CloudState, ClusterState, Job, Mode, Placement, SiteState
+from advisor.model.advice import Capacity, Mode, Placement
+from advisor.model.cluster import ClusterState
+from advisor.model.job import Job
 from advisor.model.settings import ClusterSettings, PlacementSettings, Settings
+from advisor.model.site import CloudState, SiteState
 from advisor.papers.cluster.demand import demand_of
 from advisor.papers.cluster.engine import simulate
 from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from advisor.model import BadInput, RetryLater
+from advisor.model.errors import BadInput, RetryLater
 from tests.commands import app
 from tests.service.submit.test_server import Running
 

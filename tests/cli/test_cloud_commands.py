@@ -17,10 +17,10 @@ from advisor.ec2.errors import FailureClass
 from advisor.ec2.pools import Pool, Target, UnavailablePools
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Capacity, JobOutcome
-from advisor.model.advice import Placement
+from advisor.model.advice import Capacity, Placement
 from advisor.model.bill import NodeUse, PaidTime, bill, midnight
 from advisor.model.errors import BadInput
+from advisor.model.job import JobOutcome
 from advisor.service.admin.cloud_written import predicted_against_billed
 from advisor.service.admin.money import spend_view
 from advisor.service.cloud.cloud_metrics import CloudCollector

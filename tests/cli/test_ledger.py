@@ -14,8 +14,9 @@ from advisor.cli.main import run
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import BadInput, JobOutcome
 from advisor.model.bill import NodeUse, PaidTime
+from advisor.model.errors import BadInput
+from advisor.model.job import JobOutcome
 from advisor.service.admin.since import clock_text, moment_text, parse_since
 from tests.commands import app
 from tests.decide.cases import ask, make_estimates, make_job, make_settings

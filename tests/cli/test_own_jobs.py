@@ -14,10 +14,12 @@ from advisor.decide.submission.cloud_terms import configured_slowdown, ratio_of,
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Advice, BadInput, Job, JobOutcome, JobState, Mode, Placement, SiteState
+from advisor.model.advice import Advice, Mode, Placement
+from advisor.model.errors import BadInput
+from advisor.model.job import Job, JobOutcome, JobState
 from advisor.model.machine import Machine, Subset
 from advisor.model.settings import ClusterSettings, HedgeSettings, PathSettings, Settings
-from advisor.model.site import PerformanceRatios, Ratio
+from advisor.model.site import PerformanceRatios, Ratio, SiteState
 from advisor.model.table import JobTable
 from advisor.predict.run_times.job_numbers import JobNumbers
 from advisor.predict.run_times.run_times import RunTimes

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 from advisor.service.admin.plan_words import plan_words
 from tests.commands import app
 

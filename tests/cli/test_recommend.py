@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.history.store import HistoryStore
-from advisor.model import BadInput, Job, JobOutcome
+from advisor.model.errors import BadInput
+from advisor.model.job import Job, JobOutcome
 from advisor.service.admin.curves import kept, path_of
 from tests.commands import app
 

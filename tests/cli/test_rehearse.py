@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.cli.rehearse_shipped import rules_of
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 from advisor.simulate.pool.rules import Rules
 from tests.commands import app
 

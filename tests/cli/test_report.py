@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import BadInput, JobOutcome
+from advisor.model.errors import BadInput
+from advisor.model.job import JobOutcome
 from tests.commands import app
 from tests.decide.cases import ask, make_estimates, make_job
 

@@ -273,7 +273,7 @@ def test_bench_tune_has_the_contract_s_fields():
 def test_the_clouds_jobs_are_no_examples_of_the_queue(tmp_path):
     from advisor.cli.tune import _table
     from advisor.history.store import HistoryStore
-    from advisor.model import Job, JobOutcome
+    from advisor.model.job import Job, JobOutcome
     from advisor.model.settings import PathSettings, Settings
 
     settings = Settings(paths=PathSettings(state=tmp_path))

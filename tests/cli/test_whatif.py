@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 from advisor.cli.own_jobs import jobs_of_site
 from advisor.config.definitions import by_key
 from advisor.history.store import HistoryStore
-from advisor.model import BadInput, CloudState, Job, JobOutcome, SiteState
+from advisor.model.errors import BadInput
+from advisor.model.job import Job, JobOutcome
+from advisor.model.site import CloudState, SiteState
 from advisor.replay.closed_loop.site_settings import SHOWN
 from advisor.replay.sources import load_table
 from advisor.service.exchange import snapshot

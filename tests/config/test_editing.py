@@ -10,7 +10,7 @@ import pytest
 
 from advisor.config import load
 from advisor.config.editing import former_of, parse_changes, take_back, write_back
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 
 OURS = '# our site\n[placement]\n# measured in May\nboot_seconds = 90  # s\n\n[cluster]\nname = "hpc"\n'
 

@@ -11,7 +11,8 @@ import pytest
 from advisor.config import DEFAULT_PATH, load
 from advisor.config import loading as loading_module
 from advisor.config.definitions import RETIRED, by_key, definitions, variable_of
-from advisor.model import BadInput, Mode
+from advisor.model.advice import Mode
+from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
 
 

@@ -8,20 +8,12 @@ from typing import Any
 
 from advisor.decide.submission.advise import advise
 from advisor.decide.submission.policy import in_force
-from advisor.model import (
-    Advice,
-    CloudState,
-    ClusterState,
-    Estimate,
-    Estimates,
-    Job,
-    Mode,
-    SiteState,
-    SizeEstimate,
-)
-from advisor.model.cluster import Limit
+from advisor.model.advice import Advice, Mode
+from advisor.model.cluster import ClusterState, Limit
+from advisor.model.estimate import Estimate, Estimates, SizeEstimate
+from advisor.model.job import Job
 from advisor.model.settings import ClusterSettings, Settings
-from advisor.model.site import Cutoff, PerformanceRatios, Price
+from advisor.model.site import CloudState, Cutoff, PerformanceRatios, Price, SiteState
 
 CLUSTER = ClusterState(
     time=1000.0,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from advisor.model import Placement
+from advisor.model.advice import Placement
 from demo import afterwards
 from demo.plan import DemoJob
 from demo.report import JobResult, show, summarise

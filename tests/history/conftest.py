@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from advisor.history import schema
 from advisor.history.store import HistoryStore
-from advisor.model import Job, JobOutcome, JobState
+from advisor.model.job import Job, JobOutcome, JobState
 
 NOBODY = 65534
 

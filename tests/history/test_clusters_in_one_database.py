@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from advisor.config import load
 from advisor.history.store import HistoryStore
-from advisor.model import BadInput, JobOutcome
+from advisor.model.errors import BadInput
+from advisor.model.job import JobOutcome
 
 Make = Callable[..., JobOutcome]
 

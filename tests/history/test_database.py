@@ -20,8 +20,9 @@ import advisor.history
 from advisor.history import schema
 from advisor.history.database import Database
 from advisor.history.store import HistoryStore
-from advisor.model import BadInput, JobOutcome, RetryLater, TellAdmin
 from advisor.model.bill import PaidTime
+from advisor.model.errors import BadInput, RetryLater, TellAdmin
+from advisor.model.job import JobOutcome
 from tests.full_disk import room_for
 
 Make = Callable[..., JobOutcome]

@@ -10,7 +10,8 @@ import pytest
 
 from advisor.history import ingest, sacct, swf
 from advisor.history.store import HistoryStore
-from advisor.model import BadInput, JobState
+from advisor.model.errors import BadInput
+from advisor.model.job import JobState
 
 DATA = Path(__file__).parent / "data"
 HELP = (DATA / "sacct-helpformat-22.05.txt").read_text()

@@ -17,23 +17,10 @@ from sqlalchemy.engine import Engine
 from advisor.history.ledger import Wanted
 from advisor.history.records import AdviceRecord, BriefEstimate, decode, encode
 from advisor.history.store import HistoryStore
-from advisor.model import (
-    Advice,
-    Answer,
-    BadInput,
-    Capacity,
-    Estimate,
-    Estimates,
-    Job,
-    JobOutcome,
-    Mode,
-    Placement,
-    Quantity,
-    Question,
-    SizeEstimate,
-    Verdict,
-)
-from advisor.model.job import JobState
+from advisor.model.advice import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
+from advisor.model.errors import BadInput
+from advisor.model.estimate import Estimate, Estimates, SizeEstimate
+from advisor.model.job import Job, JobOutcome, JobState
 
 Make = Callable[..., JobOutcome]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from advisor.history.models import ModelStore
-from advisor.model import BadInput, TellAdmin, UseFallback
+from advisor.model.errors import BadInput, TellAdmin, UseFallback
 
 ARRAYS = {
     "points": np.arange(12.0).reshape(3, 4),

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from advisor.history.store import HistoryStore
-from advisor.model import BadInput, JobOutcome
+from advisor.model.errors import BadInput
+from advisor.model.job import JobOutcome
 
 Make = Callable[..., JobOutcome]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from advisor.history import sacct
 from advisor.history.ingest_report import IngestReport
-from advisor.model import BadInput, JobOutcome, JobState
-from advisor.model.job import PLACEHOLDER_COMMENT
+from advisor.model.errors import BadInput
+from advisor.model.job import PLACEHOLDER_COMMENT, JobOutcome, JobState
 
 DATA = Path(__file__).parent / "data"
 HELP_22_05 = (DATA / "sacct-helpformat-22.05.txt").read_text()

@@ -19,7 +19,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from advisor.history.store import Attempt, HistoryStore
-from advisor.model import BadInput, Job, JobOutcome, JobState
+from advisor.model.errors import BadInput
+from advisor.model.job import Job, JobOutcome, JobState
 
 Make = Callable[..., JobOutcome]
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from advisor.files import log_file
 from advisor.history import _swf_rows, swf
-from advisor.model import BadInput, Job, JobOutcome, JobState
+from advisor.model.errors import BadInput
+from advisor.model.job import Job, JobOutcome, JobState
 from tests.history.swf_lines import LINE, log
 from tests.history.swf_writer import write
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from advisor.history import _swf_header, _swf_rows, swf
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 from tests.history.swf_lines import LINE, log
 
 ENDLESS = {

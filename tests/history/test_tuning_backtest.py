@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from advisor.history.tuning_backtest import row_before_newest
-from advisor.model import JobTable
+from advisor.model.table import JobTable
 
 
 def table_of(count: int, **columns: np.ndarray) -> JobTable:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import recorded_explanation, sentence
-from advisor.model import Advice
+from advisor.model.advice import Advice
 from advisor.model.estimate import Estimate
 from tests.commands import app
 from tests.decide.cases import ask, make_estimates, make_job

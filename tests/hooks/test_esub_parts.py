@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.model import Job
+from advisor.model.job import Job
 from advisor.service.exchange.protocol import (
     AdviseRequest,
     decode_request,

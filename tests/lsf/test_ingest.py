@@ -15,7 +15,8 @@ from advisor.history.store import HistoryStore
 from advisor.lsf import ingest
 from advisor.lsf.ingest import ingest_lsb_acct
 from advisor.lsf.lsb_acct import AcctReader
-from advisor.model import BadInput, JobState
+from advisor.model.errors import BadInput
+from advisor.model.job import JobState
 
 Write = Callable[..., str]
 SUBMIT = 1_700_000_000

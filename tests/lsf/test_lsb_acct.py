@@ -14,7 +14,7 @@ from advisor.files import log_file
 from advisor.history.ingest_report import IngestReport
 from advisor.lsf import lsb_acct
 from advisor.lsf.lsb_acct import AcctReader, Place, find_files
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 
 Write = Callable[..., str]
 RESERVATION = '"EVENT_ADRSV_FINISH" "10.1" 1700000000 1699990000 1699999999 33554434 "ann#0" 1 "node1"'

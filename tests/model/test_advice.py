@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.model import Advice, Answer, Mode, Placement, Quantity, Question, Verdict
+from advisor.model.advice import Advice, Answer, Mode, Placement, Quantity, Question, Verdict
 
 
 def test_a_number_is_found_by_its_name_and_the_later_one_counts() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.model import ClusterState, Job, Node, NodePower
+from advisor.model.cluster import ClusterState, Node, NodePower
+from advisor.model.job import Job
 
 
 def node(*states: str) -> Node:

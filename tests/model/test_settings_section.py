@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.model import Mode
+from advisor.model.advice import Mode
 from advisor.model.settings import (
     BudgetSettings,
     ClusterSettings,

@@ -8,8 +8,8 @@ import pytest
 
 from advisor.decide.submission.capacity import _fits_reserved, off_spot_feature
 from advisor.decide.submission.cloud_terms import cores_billed
-from advisor.model import CloudState, Job
-from advisor.model.site import Price
+from advisor.model.job import Job
+from advisor.model.site import CloudState, Price
 
 
 def job(processors: int, nodes: int | None = None, tasks: int = 1, most_nodes: int | None = None) -> Job:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.model import Placement
+from advisor.model.advice import Placement
 from advisor.model.site import Cutoff
 from advisor.replay.cutoff_choice import DECAYS, PastJobs, choose_cutoff
 from tests.decide.cases import ask, make_estimates, make_job, make_settings

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.model import JobTable
+from advisor.model.table import JobTable
 from advisor.predict.knn.estimator import KnnEstimator
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.known import Known

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from advisor.decide.submission.published_policies import speculation_of
 from advisor.decide.submission.waiting import WaitingCase, choice
 from advisor.decide.submission.waiting_policy import LEAVES, SPECULATES, WAITS
-from advisor.model import Capacity, Estimate, Estimates
+from advisor.model.advice import Capacity
+from advisor.model.estimate import Estimate, Estimates
 from advisor.papers.waiting.world.world import Length, Simulation, Wait, WorldRules, workload_of
 from tests.decide.cases import make_job, make_settings
 from tests.papers.waiting.world.plain import PlainWorld

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from advisor.model import Capacity, Job
+from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
+from advisor.model.job import Job
 from advisor.testing.memory_ec2_paid import MemoryReservation
 from tests.service.cloud_rules import CloudRules
 from tests.service.cloud_site import comment

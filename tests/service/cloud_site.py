@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
+from advisor.model.advice import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
 from advisor.model.settings import (
     BudgetSettings,
     ClusterSettings,

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from advisor.model import Capacity
+from advisor.model.advice import Capacity
 from tests.service.cloud_events import ANY_STEP
 from tests.service.cloud_world import FILE_STEP, LOOPS, Action
 

@@ -10,8 +10,10 @@ from advisor.ec2.errors import Failure
 from advisor.ec2.fleet import Launched, LaunchReport, Refuse
 from advisor.ec2.instances import Instance
 from advisor.ec2.pools import Pool, Rounds
-from advisor.model import Capacity, Job, Node
+from advisor.model.advice import Capacity
+from advisor.model.cluster import Node
 from advisor.model.errors import AdvisorError
+from advisor.model.job import Job
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.running.clock import Clock
 from advisor.testing.memory_slurm import MemorySlurm

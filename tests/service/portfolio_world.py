@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from advisor.history.store import HistoryStore
-from advisor.model import Job, Node
+from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
+from advisor.model.job import Job
 from advisor.model.settings import (
     BudgetSettings,
     ClusterSettings,

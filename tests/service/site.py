@@ -9,16 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from advisor.decide.submission.policy import in_force
-from advisor.model import (
-    CloudState,
-    ClusterState,
-    Estimate,
-    Estimates,
-    Job,
-    Mode,
-    SiteState,
-    SizeEstimate,
-)
+from advisor.model.advice import Mode
+from advisor.model.cluster import ClusterState
+from advisor.model.estimate import Estimate, Estimates, SizeEstimate
+from advisor.model.job import Job
 from advisor.model.settings import (
     BudgetSettings,
     CapacitySettings,
@@ -32,6 +26,7 @@ from advisor.model.settings import (
     WaitingSettings,
 )
 from advisor.model.settings_promise import PromiseSettings
+from advisor.model.site import CloudState, SiteState
 from advisor.service.exchange.protocol import VERSION, AdviseRequest
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.submit.answering import Answerer

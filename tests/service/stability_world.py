@@ -23,7 +23,7 @@ from advisor.ec2.interruptions import Interruptions
 from advisor.ec2.journal import Journal
 from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import Prices
-from advisor.model import Mode
+from advisor.model.advice import Mode
 from advisor.model.node_sets import expand
 from advisor.model.settings import (
     AcquirerSettings,

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.submission.cloud_terms import configured_slowdown
-from advisor.model import Job
 from advisor.model.advice import HedgeKind
 from advisor.model.errors import RetryLater
-from advisor.model.job import PLACEHOLDER_COMMENT
+from advisor.model.job import PLACEHOLDER_COMMENT, Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, JobView, Partition, QueuedJob
 from advisor.model.submit_limits import SubmitKey

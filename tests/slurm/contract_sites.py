@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from advisor.model import Node
+from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.job import Job
 from advisor.model.snapshot import QueuedJob

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.history.models import ModelStore
-from advisor.model import Job, JobOutcome
+from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import Policy, Settings
 from advisor.predict.knn.features import Encoder, FeatureSchema
 from advisor.predict.knn.parameters import KnnParameters

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 from advisor.slurm.batch_script import (
     memory_mib,
     merged,

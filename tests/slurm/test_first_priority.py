@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from advisor.arrays import Floats
-from advisor.model import Job
+from advisor.model.job import Job
 from advisor.service.control.first_priorities import FirstPriorities
 from advisor.service.price.queue_view import OnPremiseQueue, on_premise_queue, seen_queues
 from advisor.service.submit.recent import QueueForecast

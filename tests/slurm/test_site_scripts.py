@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.model import TellAdmin
+from advisor.model.errors import TellAdmin
 from advisor.service.admin.doctor import Diagnosis, Level
 from advisor.service.admin.doctor_hook import hook
 from tests.slurm.submit_site import LONG, SHORT, Site, advised_site

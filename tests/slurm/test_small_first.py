@@ -15,7 +15,7 @@ import pytest
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.history.store import HistoryStore
-from advisor.model import Job, JobOutcome
+from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import Settings, SizeSettings
 from advisor.service.admin.doctor import Level
 from advisor.service.admin.doctor_slurm import SlurmExamination

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.model import TellAdmin, TimeLimit
+from advisor.model.advice import TimeLimit
+from advisor.model.errors import TellAdmin
 from advisor.service.control.polling import PollLoop
 from advisor.service.exchange import snapshot
 from advisor.service.exchange.protocol import AdviseRequest

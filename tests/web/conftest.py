@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 from advisor.cli.context import loaded_settings, settings_of
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import JobOutcome
 from advisor.model.drift import DayMeasured, FallenBack, Measure
+from advisor.model.job import JobOutcome
 from advisor.service.exchange import snapshot, status_file
 from advisor.service.state.records import Drift
 from advisor.service.state.state_files import DRIFT

@@ -17,7 +17,7 @@ import pytest
 
 from advisor.cli.context import settings_of
 from advisor.cli.main import run
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 from advisor.model.settings import WebSettings
 from advisor.web.links import Links
 from advisor.web.run import listen

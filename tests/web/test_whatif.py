@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from advisor.config.definitions import by_key
 from advisor.history.store import HistoryStore
-from advisor.model import Job, JobOutcome
+from advisor.model.job import Job, JobOutcome
 from advisor.replay.sources import load_table
 from advisor.web.whatif import WITH_OWN_FIELD
 from advisor.web.whatif_runs import RunState, WhatIfRuns

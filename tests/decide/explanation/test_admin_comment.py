@@ -16,7 +16,7 @@ from advisor.decide.explanation.phrases import UNITS
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import ADMIN_COMMENT_LIMIT, admin_comment
 from advisor.decide.explanation.wording import recorded_headline, recorded_sentence, sentence
-from advisor.model import Answer, Quantity, Question, Verdict
+from advisor.model.advice import Answer, Quantity, Question, Verdict
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.decide.explanation.display import clean, duration, quantity, significant
-from advisor.model import Quantity
+from advisor.model.advice import Quantity
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from advisor.decide.explanation.wording import (
     recorded_explanation,
     sentence,
 )
-from advisor.model import Answer, Quantity, Question, Verdict
+from advisor.model.advice import Answer, Quantity, Question, Verdict
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
 
 NASTY = 'a\nb\x1b[31m"quoted"\t\\ \u202egnp.exe\u2028\x00' + "z" * 10_000

@@ -20,10 +20,10 @@ from advisor.decide.explanation.wording import explanation
 from advisor.decide.promise.chances import ended_of
 from advisor.decide.promise.promised import kind_of, leaves_time, may_start_anew
 from advisor.decide.submission.advise import advise
-from advisor.model import Advice, CloudState, Estimate, Estimates, Placement, SiteState
-from advisor.model.advice import ENDING_SECONDS, HedgeKind
+from advisor.model.advice import ENDING_SECONDS, Advice, HedgeKind, Placement
+from advisor.model.estimate import Estimate, Estimates
 from advisor.model.settings import Settings
-from advisor.model.site import PerformanceRatios, Price, Room
+from advisor.model.site import CloudState, PerformanceRatios, Price, Room, SiteState
 from advisor.model.spot_pools import LASTS_HOURS, SpotPool
 from advisor.predict.promised.known import PromisesKnown
 from advisor.predict.promised.levels import Kind

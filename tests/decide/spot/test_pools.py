@@ -12,7 +12,7 @@ from msgspec import structs
 
 from advisor.decide.explanation.wording import explanation
 from advisor.decide.spot.pools import DEARER, LOST, NEAR, lives_of, pools_for_run, rounds_for_run
-from advisor.model import Capacity
+from advisor.model.advice import Capacity
 from advisor.model.node_classes import NodeClassState
 from advisor.model.site import CloudState
 from advisor.model.spot_pools import LASTS_HOURS, SpotPool

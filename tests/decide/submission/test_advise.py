@@ -14,7 +14,8 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.decide.submission.policy import AMBATI_SHORT_SECONDS, AMBATI_WAIT_SECONDS
-from advisor.model import Capacity, Estimate, Estimates, Mode, Placement, SizeEstimate, Verdict
+from advisor.model.advice import Capacity, Mode, Placement, Verdict
+from advisor.model.estimate import Estimate, Estimates, SizeEstimate
 from advisor.model.settings import SizeSettings
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
 

@@ -8,7 +8,7 @@ from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import recorded_sentence, sentence
-from advisor.model import Capacity, Placement, Verdict
+from advisor.model.advice import Capacity, Placement, Verdict
 from advisor.model.node_classes import ClosedCapacity, ReservedUntil
 from advisor.model.site import PerformanceRatios, Room
 from tests.decide.cases import NAN, ask, make_cloud, make_estimates, make_job, make_settings

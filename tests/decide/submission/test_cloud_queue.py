@@ -12,7 +12,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment, message
 from advisor.decide.explanation.wording import explanation, recorded_sentence
 from advisor.decide.submission.cloud_terms import cloud_wait
-from advisor.model import Capacity, Placement
+from advisor.model.advice import Capacity, Placement
 from advisor.model.site import Room
 from advisor.predict.run_times.grid import BINS
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings

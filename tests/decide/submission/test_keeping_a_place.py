@@ -17,8 +17,8 @@ from advisor.decide.explanation.reply_texts import admin_comment, message
 from advisor.decide.explanation.wording import explanation, recorded_explanation
 from advisor.decide.submission.published_policies import speculation_of
 from advisor.decide.submission.rules import may_be_brought_back
-from advisor.model import Capacity, Estimate, Estimates, Placement
-from advisor.model.advice import Hedge, HedgeKind
+from advisor.model.advice import Capacity, Hedge, HedgeKind, Placement
+from advisor.model.estimate import Estimate, Estimates
 from tests.decide.cases import (
     NOTHING_KNOWN,
     ask,

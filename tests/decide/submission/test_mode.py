@@ -10,7 +10,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import would_message
 from advisor.decide.submission.advise import tells_user
 from advisor.decide.submission.rules import not_fallen_back, not_preempting
-from advisor.model import Advice, Mode, Placement
+from advisor.model.advice import Advice, Mode, Placement
 from tests.decide.cases import ask, make_job, make_settings
 
 

@@ -11,7 +11,7 @@ from advisor.decide.explanation.wording import sentence
 from advisor.decide.submission.capacity import choose
 from advisor.decide.submission.cloud_terms import cost_usd
 from advisor.decide.submission.rules import may_move
-from advisor.model import Capacity
+from advisor.model.advice import Capacity
 from advisor.model.node_classes import Gpus, NodeClassState, class_for, gpu_count, gpus_asked
 from advisor.model.site import Room
 from tests.decide.cases import ask, make_cloud, make_job, make_settings

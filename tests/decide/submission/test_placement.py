@@ -9,8 +9,8 @@ import pytest
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.wording import explanation
 from advisor.decide.submission.advise import advise
-from advisor.model import CloudState, Placement, SiteState, Verdict
-from advisor.model.site import Cutoff
+from advisor.model.advice import Placement, Verdict
+from advisor.model.site import CloudState, Cutoff, SiteState
 from tests.decide.cases import (
     CLUSTER,
     NAN,

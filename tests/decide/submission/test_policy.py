@@ -17,8 +17,8 @@ from advisor.decide.submission.policy import (
     fixed,
     in_force,
 )
-from advisor.model import Advice, Placement, SizeEstimate, Verdict
-from advisor.model.advice import HedgeKind
+from advisor.model.advice import Advice, HedgeKind, Placement, Verdict
+from advisor.model.estimate import SizeEstimate
 from advisor.model.settings import Policy, Settings
 from tests.decide.cases import CLUSTER, ask, make_estimates, make_job, make_settings
 

@@ -20,8 +20,8 @@ from advisor.decide.explanation.reply_texts import admin_comment, message
 from advisor.decide.explanation.wording import explanation, recorded_explanation, why_sentence, would_message
 from advisor.decide.price.slices import CloudOffer, best_slice
 from advisor.decide.submission.priced import saving_deviation
-from advisor.model import Advice, Capacity, Estimate, Estimates, Placement, Verdict
-from advisor.model.advice import HedgeKind, Quantity, Question
+from advisor.model.advice import Advice, Capacity, HedgeKind, Placement, Quantity, Question, Verdict
+from advisor.model.estimate import Estimate, Estimates
 from advisor.model.settings import Settings
 from advisor.model.site import PerformanceRatios, Price, Ratio, Refill
 from advisor.predict.run_times.grid import BINS, GRID, bin_of

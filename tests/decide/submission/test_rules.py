@@ -13,8 +13,8 @@ from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import headline, recorded_headline
 from advisor.decide.submission.advise import advise
 from advisor.decide.submission.rules import RULES, may_move, partitions_of
-from advisor.model import Capacity, Placement, SiteState, Verdict
-from advisor.model.site import PerformanceRatios
+from advisor.model.advice import Capacity, Placement, Verdict
+from advisor.model.site import PerformanceRatios, SiteState
 from tests.decide.cases import CLUSTER, ask, make_cloud, make_estimates, make_job, make_settings
 
 STAYS = [

@@ -11,7 +11,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.explanation.wording import explanation, recorded_explanation
 from advisor.decide.submission.cloud_terms import cost_usd, start_of
-from advisor.model import Advice, Capacity, Placement
+from advisor.model.advice import Advice, Capacity, Placement
 from advisor.model.settings import Settings
 from advisor.model.site import Price
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from advisor.decide.submission.capacity import preferred_survivors
-from advisor.model import Estimate, Estimates, Job
+from advisor.model.estimate import Estimate, Estimates
+from advisor.model.job import Job
 from advisor.model.settings import MatchingSettings, Settings
 from advisor.model.site import CloudState
 

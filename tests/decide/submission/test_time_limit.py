@@ -10,7 +10,7 @@ import pytest
 from advisor.decide.explanation import wording
 from advisor.decide.explanation.admin_comment import RecordedAdvice, parse_admin_comment
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.model import TimeLimit
+from advisor.model.advice import TimeLimit
 from advisor.model.site import PerformanceRatios
 from tests.decide.cases import ask, make_job, make_settings
 

@@ -12,7 +12,9 @@ from advisor.decide.explanation.wording import sentence
 from advisor.decide.submission.advise import advise
 from advisor.decide.submission.cloud_terms import cost_usd
 from advisor.decide.submission.waiting import short_chance_of
-from advisor.model import Capacity, Estimate, Estimates, Placement, SiteState, Verdict
+from advisor.model.advice import Capacity, Placement, Verdict
+from advisor.model.estimate import Estimate, Estimates
+from advisor.model.site import SiteState
 from tests.decide.cases import CLUSTER, NAN, ask, make_cloud, make_estimates, make_job, make_settings
 
 # 4 processors, s = 1, boot 0, spot at 0.10 USD a core hour, one hour: 0.40 USD.

@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.history.swf import SwfHeader
-from advisor.model import BadInput, Job, JobOutcome
+from advisor.model.errors import BadInput
+from advisor.model.job import Job, JobOutcome
 from tests.commands import app
 from tests.history.swf_writer import write
 

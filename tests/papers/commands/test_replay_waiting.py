@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 from tests.commands import app
 
 runner = CliRunner()

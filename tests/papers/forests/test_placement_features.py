@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.model import JobTable
+from advisor.model.table import JobTable
 from advisor.papers.forests import placement_features, submission_features
 from advisor.papers.forests.placement_features import EventKind, PlacementFeatures
 from advisor.papers.forests.placement_replay import features_of

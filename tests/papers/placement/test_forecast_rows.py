@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.model import JobTable
+from advisor.model.table import JobTable
 from advisor.papers.forests.distribution import ForestSettings
 from advisor.papers.placement.calibration import GRACE_SECONDS
 from advisor.papers.placement.forecast_rows import ForecastColumns, ForecastOptions, forecast_rows

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from advisor.model import JobTable
 from advisor.model.settings import PlacementSettings
+from advisor.model.table import JobTable
 from advisor.papers.forests.distribution import BINS
 from advisor.papers.placement.forecast_rows import ForecastColumns
 from advisor.papers.placement.own_rule import sent_by_the_advisor

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from advisor.history.swf import read_table
-from advisor.model import BadInput, Estimate, Estimates, JobTable
+from advisor.model.errors import BadInput
+from advisor.model.estimate import Estimate, Estimates
 from advisor.model.settings import PlacementSettings
+from advisor.model.table import JobTable
 from advisor.papers.forests.distribution import ForestSettings
 from advisor.papers.placement import placement
 from advisor.papers.placement.forecast_rows import ForecastOptions

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from advisor.model import Estimate
+from advisor.model.estimate import Estimate
 from advisor.model.settings import PlacementSettings
 from advisor.papers.placement.proven import (
     ProvenCase,

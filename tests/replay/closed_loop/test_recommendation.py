@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 from advisor.model.table import JobTable
 from advisor.replay.closed_loop import recommendation
 from advisor.replay.closed_loop.log import LoopJobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.replay.closed_loop.policies import ALWAYS, chosen
 from advisor.replay.closed_loop.rehearse import Rehearsal, rehearse

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from advisor.history.ledger import BriefDecision
 from advisor.history.ledger_rows import LedgerRow
 from advisor.history.records import BriefEstimate
-from advisor.model import Job, Mode, Placement
+from advisor.model.advice import Mode, Placement
+from advisor.model.job import Job
 from advisor.service.admin.ledger_report import MAX_POINTS, Errors, LedgerReport
 from advisor.service.admin.ledger_report_page import about, figures
 from tests.decide.cases import ask, make_job, make_settings

@@ -13,9 +13,8 @@ import pytest
 
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.ec2.errors import Failure, FailureClass
-from advisor.model import Advice, Answer, Capacity, Mode, Node, Placement, Question, Verdict
-from advisor.model.advice import TimeLimit
-from advisor.model.cluster import NodePower
+from advisor.model.advice import Advice, Answer, Capacity, Mode, Placement, Question, TimeLimit, Verdict
+from advisor.model.cluster import Node, NodePower
 from advisor.model.node_sets import expand
 from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
 from advisor.model.snapshot import QueuedJob

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from advisor.ec2.interruptions import Notice, NoticeKind, Received
-from advisor.model import Mode, Node
+from advisor.model.advice import Mode
+from advisor.model.cluster import Node
 from advisor.model.settings import ClusterSettings, PromiseSettings, Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from advisor.ec2.account import Account, ReservedInstances
-from advisor.model import Capacity, Node
+from advisor.model.advice import Capacity
+from advisor.model.cluster import Node
 from advisor.model.settings import CapacitySettings, Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.back_to_spot import BackToSpot

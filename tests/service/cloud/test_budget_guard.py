@@ -10,8 +10,7 @@ from types import MappingProxyType
 import pytest
 
 from advisor.ec2.account import Account, Reservation, ReservedInstances
-from advisor.model import Capacity
-from advisor.model.advice import TimeLimit
+from advisor.model.advice import Capacity, TimeLimit
 from advisor.model.settings import BudgetSettings, CapacitySettings, PortfolioSettings
 from advisor.service.cloud.bookkeeping import Bookkeeping
 from advisor.service.cloud.budget_guard import BudgetGuard

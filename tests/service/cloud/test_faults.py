@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from advisor.model import Capacity, Node
+from advisor.model.advice import Capacity
+from advisor.model.cluster import Node
 from advisor.model.errors import BadInput, RetryLater, TellAdmin
 from advisor.model.snapshot import Partition, Reservation
 from advisor.service.control.polling import PollLoop

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from advisor.ec2.interruptions import Notice, NoticeKind
-from advisor.model import Capacity, RetryLater
+from advisor.model.advice import Capacity
+from advisor.model.errors import RetryLater
 from advisor.model.snapshot import Reservation
 from advisor.service.cloud.spot_choice import SpotChoice
 from advisor.service.exchange.handover import decode

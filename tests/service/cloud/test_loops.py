@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from advisor.model import Capacity, Placement
+from advisor.model.advice import Capacity, Placement
 from advisor.model.errors import RetryLater
 from advisor.model.snapshot import QueuedJob, Reservation
 from advisor.service.cloud.block_keeper import BlockKeeper

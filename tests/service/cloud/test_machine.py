@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from advisor.model import Capacity
+from advisor.model.advice import Capacity
 from tests.service.cloud_stories import BUDGETS, OF_CLOCKS, OF_FLEETS, OF_RESERVATIONS, stories
 from tests.service.cloud_world import Action, tell
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.files.state_file import StateFile
-from advisor.model import Node
+from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.service.cloud.node_weights import NodeWeights
 from advisor.service.state.records import OwnWeights

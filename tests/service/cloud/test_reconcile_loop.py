@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import Capacity
+from advisor.model.advice import Capacity
 from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.service.state.cloud_record import CloudRecord

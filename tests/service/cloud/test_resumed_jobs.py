@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import Capacity
+from advisor.model.advice import Capacity
 from tests.service.cloud.rig import Rig, comment
 from tests.service.doubles import make_node, make_queued
 

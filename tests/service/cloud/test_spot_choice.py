@@ -12,7 +12,7 @@ from msgspec import structs
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.submission.capacity import spot_tries
 from advisor.ec2.prices import Prices
-from advisor.model import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
+from advisor.model.advice import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.model.spot_pools import SpotPool

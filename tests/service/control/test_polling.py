@@ -13,8 +13,8 @@ import pytest
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.submission.cloud_terms import cloud_wait
 from advisor.ec2.account import Account, ReservedInstances
-from advisor.model import Node
 from advisor.model.advice import Capacity
+from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater, TellAdmin
 from advisor.model.node_classes import ClosedCapacity
 from advisor.model.settings import PathSettings, Settings

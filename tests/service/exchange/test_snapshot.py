@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from advisor.model import UseFallback
+from advisor.model.errors import UseFallback
 from advisor.model.machine import Machine, Subset
 from advisor.service.exchange import snapshot
 from advisor.service.exchange.seen_queue import SeenQueue

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 from advisor.service.exchange import socket_file
 from advisor.service.exchange.socket_file import (
     SocketFile,

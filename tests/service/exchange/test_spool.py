@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from advisor.history.records import AdviceRecord
-from advisor.model import BadInput, Estimates
+from advisor.model.errors import BadInput
+from advisor.model.estimate import Estimates
 from advisor.service.exchange.spool import SpoolWriter, complete_files, complete_leftovers, frame
 from tests.full_disk import room_for
 from tests.service.site import Clock, FixedEstimator, ask, make_answerer, make_settings, make_snapshot

@@ -15,10 +15,10 @@ from advisor.decide.explanation.wording import explanation
 from advisor.decide.submission.advise import advise
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Job, JobOutcome, RetryLater, SiteState
-from advisor.model.job import NO_LIMIT_SECONDS, JobState
+from advisor.model.errors import RetryLater
+from advisor.model.job import NO_LIMIT_SECONDS, Job, JobOutcome, JobState
 from advisor.model.settings import Settings
-from advisor.model.site import PerformanceRatios
+from advisor.model.site import PerformanceRatios, SiteState
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.learn.both_sides import PerformanceRatioBook

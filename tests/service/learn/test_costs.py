@@ -13,8 +13,9 @@ import pytest
 
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Advice, Capacity, Job, Mode, Placement
+from advisor.model.advice import Advice, Capacity, Mode, Placement
 from advisor.model.bill import midnight
+from advisor.model.job import Job
 from advisor.model.settings import Ec2Settings, Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.learn.learning import LearnLoop

@@ -15,10 +15,10 @@ from advisor.decide.submission.advise import advise
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Job, JobOutcome
 from advisor.model.advice import Advice, Answer, Mode, Placement, Question, Verdict
 from advisor.model.drift import Measure
 from advisor.model.estimate import Estimate, Estimates
+from advisor.model.job import Job, JobOutcome
 from advisor.model.site import PerformanceRatios, SiteState
 from advisor.service.admin.doctor import Level, _drift
 from advisor.service.exchange import snapshot as snapshots

@@ -16,7 +16,9 @@ from advisor.history.models import ModelStore
 from advisor.history.parameters import save_cutoff, save_parameters
 from advisor.history.sacct import choose_fields
 from advisor.history.store import HistoryStore
-from advisor.model import ClusterState, Estimate, Job, JobOutcome
+from advisor.model.cluster import ClusterState
+from advisor.model.estimate import Estimate
+from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import EstimatorSettings, PathSettings, Settings
 from advisor.model.site import Cutoff
 from advisor.predict.knn.features import CUNHA_TABLE_I

@@ -13,7 +13,8 @@ from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Advice, Answer, Job, JobOutcome, Mode, Placement, Question, TimeLimit, Verdict
+from advisor.model.advice import Advice, Answer, Mode, Placement, Question, TimeLimit, Verdict
+from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import ClusterSettings, Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.learn.both_sides import PerformanceRatioBook

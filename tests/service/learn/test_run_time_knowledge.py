@@ -18,7 +18,6 @@ from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
-from advisor.model import Job, JobOutcome, RetryLater
 from advisor.model.advice import (
     Advice,
     Answer,
@@ -30,8 +29,9 @@ from advisor.model.advice import (
     Question,
     Verdict,
 )
+from advisor.model.errors import RetryLater
 from advisor.model.estimate import Estimate, Estimates
-from advisor.model.job import JobState
+from advisor.model.job import Job, JobOutcome, JobState
 from advisor.model.settings_promise import PromiseSettings
 from advisor.predict.intervals import Intervals
 from advisor.predict.promised.levels import Kind

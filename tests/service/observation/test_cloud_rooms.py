@@ -9,9 +9,9 @@ from msgspec import structs
 
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.submission.cloud_terms import cloud_wait, needs_boot
-from advisor.model import CloudState, Node
+from advisor.model.cluster import Node
 from advisor.model.node_classes import NodeClassState
-from advisor.model.site import Room, SiteState
+from advisor.model.site import CloudState, Room, SiteState
 from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.model import Capacity, CloudState
-from advisor.model.advice import Hedge, HedgeKind
+from advisor.model.advice import Capacity, Hedge, HedgeKind
+from advisor.model.site import CloudState
 from advisor.model.snapshot import QueuedJob
 from advisor.service.observation.committed import with_committed
 from tests.decide.cases import ask, make_job, make_settings

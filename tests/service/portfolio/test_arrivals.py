@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.model import Job
-from advisor.model.job import JobOutcome
+from advisor.model.job import Job, JobOutcome
 from advisor.service.portfolio.arrivals import RecentJobs
 from advisor.service.portfolio.portfolio_view import LastTwo, view_of
 from advisor.simulate.portfolio.arrivals import NOTHING

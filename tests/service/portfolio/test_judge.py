@@ -11,8 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from advisor.decide.portfolio import replay_knowledge as portfolio_known
-from advisor.model import Job
-from advisor.model.job import JobOutcome, JobState
+from advisor.model.job import Job, JobOutcome, JobState
 from advisor.service.portfolio import leader as leader_module
 from advisor.service.portfolio.judge import policies_of, table_of
 from advisor.service.running.clock import Clock

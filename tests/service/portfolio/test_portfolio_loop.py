@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.model import Capacity
+from advisor.model.advice import Capacity
 from advisor.model.errors import TellAdmin
 from advisor.service.state.budget_records import LaunchRequest, RunningNode, limits_of
 from advisor.slurm.steering import Demand, PowerSaving

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from advisor.model import Capacity, Job, Node
+from advisor.model.advice import Capacity
+from advisor.model.cluster import Node
+from advisor.model.job import Job
 from advisor.model.settings import ClusterSettings, Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.portfolio.portfolio_view import (

@@ -13,10 +13,12 @@ from msgspec.structs import replace
 from advisor.arrays import Floats
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.history.records import AdviceRecord
-from advisor.model import CloudState, Job, Node, Placement
+from advisor.model.advice import Placement
+from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
-from advisor.model.job import limit_seconds
+from advisor.model.job import Job, limit_seconds
 from advisor.model.settings import Settings
+from advisor.model.site import CloudState
 from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob
 from advisor.predict.run_times.grid import GRID, bin_of
 from advisor.service.exchange.protocol import AdviseReply

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from advisor.model import Job
 from advisor.model.cluster import Node
+from advisor.model.job import Job
 from advisor.model.machine import Asked, Subset
 from advisor.model.snapshot import QueuedJob
 from advisor.replay.closed_loop.log import loop_jobs

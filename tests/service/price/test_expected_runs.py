@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.arrays import Floats
-from advisor.model import Job
-from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX
+from advisor.model.job import PLACEHOLDER_COMMENT, PLACEHOLDER_PREFIX, Job
 from advisor.model.machine import Machine
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob

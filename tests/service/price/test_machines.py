@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.model import Job
+from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.exchange.seen_queue import SeenQueue

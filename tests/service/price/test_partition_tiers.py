@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.model import Job
-from advisor.model.job import ANYBODY
+from advisor.model.job import ANYBODY, Job
 from advisor.model.machine import PartitionTerms, Sharing
 from advisor.model.snapshot import QueuedJob
 from advisor.service.price.partition_tiers import of_new_jobs

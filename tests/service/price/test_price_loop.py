@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.model import Answer, CloudState, Job, Quantity, Question, Verdict
+from advisor.model.advice import Answer, Quantity, Question, Verdict
 from advisor.model.errors import RetryLater
-from advisor.model.job import limit_seconds
+from advisor.model.job import Job, limit_seconds
+from advisor.model.site import CloudState
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.price.queue_view import run_to_limits
 from advisor.service.state.state_files import MOVES

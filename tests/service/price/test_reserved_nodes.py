@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from advisor.model import Job
 from advisor.model.cluster import Node
+from advisor.model.job import Job
 from advisor.model.machine import Sharing
 from advisor.model.snapshot import QueuedJob, Reservation
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queues

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from advisor.model import Job
+from advisor.model.job import Job
 from advisor.model.machine import PartitionTerms, Sharing
 from advisor.model.snapshot import QueuedJob
 from advisor.service.price.queue_view import OnPremiseQueue, forecast_waits, on_premise_queue, seen_queues

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from advisor.model import Job
+from advisor.model.job import Job
 from advisor.model.machine import Asked, Machine, PartitionTerms, Sharing
 from advisor.model.snapshot import Partition, QueuedJob
 from advisor.service.observation.sharing import sharing_of

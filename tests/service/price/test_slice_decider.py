@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from advisor.arrays import Floats
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.model import Capacity, Job, TimeLimit
+from advisor.model.advice import Capacity, TimeLimit
+from advisor.model.job import Job
 from advisor.model.site import Room
 from advisor.model.snapshot import QueuedJob
 from advisor.model.spot_pools import LASTS_HOURS, SpotPool

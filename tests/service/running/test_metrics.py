@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import Estimate, RetryLater
+from advisor.model.errors import RetryLater
+from advisor.model.estimate import Estimate
 from advisor.service.running.metrics import ControlMetrics, ServeMetrics
 from tests.service.site import Clock, FixedEstimator, ask, make_answerer, make_settings, make_snapshot
 

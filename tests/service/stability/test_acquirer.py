@@ -12,7 +12,7 @@ import pytest
 from advisor.ec2.account import Account, Reservation
 from advisor.ec2.errors import FailureClass
 from advisor.ec2.pools import FIRST_PAUSE_SECONDS, QUOTA_PAUSE_SECONDS, Pool
-from advisor.model import Capacity
+from advisor.model.advice import Capacity
 from advisor.model.settings import CapacitySettings
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.provisioning import ProvisionLoop

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.config import load
-from advisor.model import BadInput
-from advisor.model.errors import RetryLater
+from advisor.model.errors import BadInput, RetryLater
 from advisor.service.state.applied import SettingsHistory
 from advisor.service.state.records import APPLIED_NAME
 

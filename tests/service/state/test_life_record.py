@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.files.state_file import StateFile
-from advisor.model import Capacity
+from advisor.model.advice import Capacity
 from advisor.service.state.life_record import LifeRecord
 from advisor.service.state.records import Lives
 from advisor.service.state.state_files import LIVES

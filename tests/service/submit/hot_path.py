@@ -20,7 +20,7 @@ from msgspec import structs
 import advisor
 from advisor.decide.price import slices
 from advisor.decide.submission import priced
-from advisor.model import Job, JobOutcome
+from advisor.model.job import Job, JobOutcome
 from advisor.model.machine import Machine
 from advisor.model.settings import BudgetSettings
 from advisor.model.site import PerformanceRatios, Price, Room

@@ -12,11 +12,7 @@ import pytest
 from msgspec import structs
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.model import (
-    Capacity,
-    Mode,
-    Placement,
-)
+from advisor.model.advice import Capacity, Mode, Placement
 from advisor.model.cluster import Limit
 from advisor.service.exchange.protocol import REPLY_BYTES, AdviseRequest, encode_line
 from advisor.service.exchange.snapshot import Snapshot

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
-from advisor.model import Job, Mode, Placement
+from advisor.model.advice import Mode, Placement
+from advisor.model.job import Job
 from advisor.service.exchange.protocol import (
     VERSION,
     AgainRequest,

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from advisor.history.models import ModelStore
-from advisor.model import NO_SIZE, AdvisorError, Job
+from advisor.model.errors import AdvisorError
+from advisor.model.estimate import NO_SIZE
+from advisor.model.job import Job
 from advisor.model.settings import ClusterSettings, PathSettings, Policy, Settings
 from advisor.predict.knn.features import Encoder
 from advisor.predict.knn.parameters import KnnParameters

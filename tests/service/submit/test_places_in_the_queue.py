@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from advisor.model import Job
-from advisor.model.job import ANYBODY
+from advisor.model.job import ANYBODY, Job
 from advisor.model.machine import Machine
 from advisor.service.exchange.seen_queue import SeenQueue
 from advisor.service.exchange.snapshot import Snapshot

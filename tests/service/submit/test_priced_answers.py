@@ -14,9 +14,9 @@ from msgspec import structs
 
 from advisor.decide.explanation.reasons import Reason
 from advisor.history.models import ModelStore
-from advisor.model import Job, JobOutcome, Placement
-from advisor.model.advice import HedgeKind
+from advisor.model.advice import HedgeKind, Placement
 from advisor.model.estimate import Estimate
+from advisor.model.job import Job, JobOutcome
 from advisor.model.machine import Machine
 from advisor.model.settings import BudgetSettings, PromiseSettings
 from advisor.model.site import Price

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from advisor.decide.submission.cloud_terms import cloud_wait
-from advisor.model import CloudState, Job, SiteState
 from advisor.model.burst_limits import BurstLimits
 from advisor.model.cluster import Limit
-from advisor.model.site import Cutoff, PerformanceRatios, Price, Room
+from advisor.model.job import Job
+from advisor.model.site import CloudState, Cutoff, PerformanceRatios, Price, Room, SiteState
 from advisor.model.submit_limits import SubmitKey
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from tests.service.site import NOW, make_cluster

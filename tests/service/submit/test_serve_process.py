@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import BadInput
+from advisor.model.errors import BadInput
 from advisor.model.settings import Settings
 from advisor.service.exchange import snapshot
 from advisor.service.exchange.spool import complete_files

@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from advisor.model import Job, Mode, RetryLater, TellAdmin, UseFallback
+from advisor.model.advice import Mode
+from advisor.model.errors import RetryLater, TellAdmin, UseFallback
+from advisor.model.job import Job
 from advisor.model.settings import Policy
 from advisor.service.exchange.announcing import Announcer
 from advisor.service.exchange.client import SubmitClient

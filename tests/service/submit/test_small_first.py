@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from advisor.model import Job
 from advisor.model.estimate import SizeEstimate
+from advisor.model.job import Job
 from advisor.model.machine import Machine
 from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.service.exchange.seen_queue import SeenQueue

@@ -8,7 +8,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from advisor.model import ClusterState, Estimates, Job, TellAdmin
+from advisor.model.cluster import ClusterState
+from advisor.model.errors import TellAdmin
+from advisor.model.estimate import Estimates
+from advisor.model.job import Job
 from advisor.service.exchange import snapshot
 from advisor.service.submit import state_holder
 from advisor.service.submit.state_holder import LoadedModel, LoadModel, StateHolder

@@ -12,8 +12,9 @@ from msgspec.structs import replace as with_fields
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
-from advisor.model import Job, Mode
+from advisor.model.advice import Mode
 from advisor.model.errors import RetryLater
+from advisor.model.job import Job
 from advisor.model.snapshot import Partition
 from advisor.service.exchange.protocol import VERSION, AdviseReply, AgainRequest
 from advisor.service.observation.site_view import cluster_state

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.files.state_file import StateFile
 from advisor.history.records import AdviceRecord
-from advisor.model import Job, Mode, Placement
+from advisor.model.advice import Mode, Placement
 from advisor.model.errors import RetryLater, TellAdmin
+from advisor.model.job import Job
 from advisor.model.snapshot import ClusterSnapshot, Partition, QueuedJob
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.observation.poll_view import SharedView

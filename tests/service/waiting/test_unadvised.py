@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.model import Job
+from advisor.model.job import Job
 from advisor.model.snapshot import Partition, SubmittedJob
 from advisor.service.exchange.protocol import AdviseReply
 from advisor.service.waiting.unadvised import (
