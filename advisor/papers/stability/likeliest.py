@@ -6,7 +6,7 @@ import numpy as np
 
 from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
-from advisor.decide.matching._matching import NOWHERE, chance
+from advisor.decide.matching.matching import NOWHERE, chance
 from advisor.model.node_view import NodeView
 from advisor.predict.survival.node_survival import SurvivalModel
 

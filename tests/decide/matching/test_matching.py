@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.decide.matching import _matching, matching
+from advisor.decide.matching import matching
 from advisor.decide.matching.acquirer import AcquirerRules, acquire
 from advisor.decide.matching.matching import (
     NOWHERE,
@@ -174,12 +174,12 @@ def test_compiled_and_as_python(rules: MatchRules, interpreted: Callable[[Module
 
     def decided() -> list[list[int]]:
         return [
-            match(seen, *waiting, known, rules).tolist(),
+            matching.match(seen, *waiting, known, rules).tolist(),
             most_stable(seen, *waiting, known).tolist(),
         ]
 
     compiled = decided()
-    for module in (hazard, _matching, matching, likeliest):
+    for module in (hazard, matching, likeliest):
         interpreted(module)
     seen = NodeView(seen.nodes.view(np.recarray), seen.remaining, seen.held)  # fields as compiled code has
     assert decided() == compiled

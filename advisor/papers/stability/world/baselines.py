@@ -6,7 +6,7 @@ import numpy as np
 
 from advisor.arrays import Floats, Ints
 from advisor.compiled import compiled
-from advisor.decide.matching._matching import NOWHERE
+from advisor.decide.matching.matching import NOWHERE
 from advisor.model.node_view import NodeRecords
 from advisor.papers.stability.world.nodes import NodeChanges
 
