@@ -16,7 +16,7 @@ from advisor.lsf.cloud_hosts import CloudHosts
 from advisor.model.settings import Settings
 from advisor.service.control.connections import Connections, Shared
 from advisor.service.exchange import spool
-from advisor.service.learn.feature import LearnFeature
+from advisor.service.learn.learning import LearnLoop
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.price.queue_view import AskRuns, run_to_limits
 from advisor.service.running.feature import Feature
@@ -83,9 +83,9 @@ class Features:
         shared = self._shared
         return {"slurm": self._connections.slurm, "view": shared.view, "clock": shared.clock}
 
-    def _learn(self) -> LearnFeature:
+    def _learn(self) -> LearnLoop:
         shared = self._shared
-        return LearnFeature(
+        return LearnLoop(
             self._settings,
             **self._common,
             store=shared.store,
@@ -329,7 +329,7 @@ class Features:
             account=connections.account,
             kept_nodes=self._kept_nodes,
             describe_node=lambda node: stability_columns(self.stability, node),
-            today=lambda: self.learn.loop.costs.today,
+            today=lambda: self.learn.costs.today,
             registry=shared.metrics.registry,
         )
 

@@ -28,7 +28,7 @@ from advisor.service.control import process as processes
 from advisor.service.control.connections import Connections
 from advisor.service.control.wiring import Control
 from advisor.service.exchange import snapshot as snapshots
-from advisor.service.learn.feature import LearnFeature
+from advisor.service.learn.learning import LearnLoop
 from advisor.service.running.feature import Poll
 from advisor.testing.memory_slurm import MemorySlurm
 from tests.lsf.test_cloud_hosts import CLASSES
@@ -67,8 +67,8 @@ def make_control(tmp_path: Path, **parts: Any) -> Control:
     return Control(settings, connections)
 
 
-def learning(control: Control) -> LearnFeature:
-    (feature,) = (each for each in control.features if isinstance(each, LearnFeature))
+def learning(control: Control) -> LearnLoop:
+    (feature,) = (each for each in control.features if isinstance(each, LearnLoop))
     return feature
 
 
@@ -136,7 +136,7 @@ def test_the_first_snapshot_waits_for_nobody_and_knows_whom_slurmctld_refuses(tm
 
 def test_d4_learning_starts_last(control: Control) -> None:
     """It reads the history first, which may be locked for a while: all other loops run by then."""
-    assert isinstance(control.features[-1], LearnFeature)
+    assert isinstance(control.features[-1], LearnLoop)
 
 
 @pytest.mark.parametrize("loop", ["provision", "reconcile"])
@@ -206,8 +206,8 @@ def test_all_reports_are_in_the_status(control: Control) -> None:
     named = {
         "HedgeFeature.watch": "places",
         "AdvisingLoop": "advising",
-        "LearnFeature.drift": "fallen_back",
-        "LearnFeature.run_times": "promises",
+        "LearnLoop.drift": "fallen_back",
+        "LearnLoop.run_times": "promises",
         "PortfolioLoop": "portfolio",
         "PriceFeature.loop": "price",
         "PriceFeature.keeper": "price",
@@ -297,7 +297,7 @@ def test_features_that_are_off_are_not_constructed_and_not_imported(tmp_path: Pa
         "AssociationsFeature",
         "BurstLimitsFeature",
         "TopologyFeature",
-        "LearnFeature",
+        "LearnLoop",
     ]
     assert set(fields) == control.status().keys()
     for module in (

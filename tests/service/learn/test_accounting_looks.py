@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.errors import RetryLater
 from advisor.model.settings import LoopSettings, Settings
@@ -41,9 +42,8 @@ class Accounting:
 def test_advice_leaves_the_ledger_after_the_days_of_the_settings(tmp_path: Path) -> None:
     with HistoryStore(f"sqlite:///{tmp_path / 'history.db'}") as store:
         store.add_advice(record(f"a-{days}", time=NOW - days * 86_400.0) for days in (29, 31, 399, 401))
-        others: dict[str, Any] = dict.fromkeys(
-            ("slurm", "knowledge", "sizes", "ratios", "drift", "view", "metrics"), Mock()
-        )
+        others: dict[str, Any] = dict.fromkeys(("slurm", "view", "metrics"), Mock())
+        others["models"] = ModelStore(folder=tmp_path)
         for settings, kept in ((Settings(), 3), (Settings(loops=LoopSettings(ledger_days=30.0)), 1)):
             loop = LearnLoop(settings, store=store, clock=Clock(wall=lambda: NOW), **others)  # type: ignore[arg-type]
             assert any(step.run == loop.forget_old_advice for step in loop.steps()[:3])
@@ -56,7 +56,7 @@ def test_the_last_hour_is_asked_again_every_ten_minutes_only(tmp_path: Path) -> 
     slurm = Accounting()
     with HistoryStore(f"sqlite:///{tmp_path / 'history.db'}") as store:
         store.set_cursor(SOURCE, repr(LAST_END))
-        others: dict[str, Any] = dict.fromkeys(("knowledge", "sizes", "ratios", "drift", "view", "metrics"))
+        others: dict[str, Any] = {"models": ModelStore(folder=tmp_path), "view": None, "metrics": None}
         clock = Clock(wall=lambda: NOW + moment, monotonic=lambda: moment)
         loop = LearnLoop(Settings(), slurm=slurm, store=store, clock=clock, **others)  # type: ignore[arg-type]
         for moment in (0.0, 15.0, 585.0, 600.0, 615.0):  # noqa: B007 -- the clock reads it

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Advice, Capacity, Mode, Placement
@@ -54,14 +55,14 @@ def run(job_id: int, state: str, submit: int, start: int, end: int, partition: s
 class Site:
     """A learn loop, and a slurmdbd that says what a test says."""
 
-    def __init__(self, store: HistoryStore) -> None:
-        self.store = store
+    def __init__(self, store: HistoryStore, folder: Path) -> None:
+        self.store, self.folder = store, folder
         self._lines: list[str] = []
         self.loop = self.new_loop()
         self.ends()
 
     def new_loop(self) -> LearnLoop:
-        others: dict[str, Any] = dict.fromkeys(("knowledge", "sizes", "ratios", "drift", "view", "metrics"))
+        others: dict[str, Any] = {"models": ModelStore(folder=self.folder), "view": None, "metrics": None}
         clock = Clock(wall=lambda: NOW + 1e6, monotonic=lambda: 1e6)
         return LearnLoop(SETTINGS, slurm=self, store=self.store, clock=clock, **others)  # type: ignore[arg-type]
 
@@ -95,7 +96,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     with HistoryStore(f"sqlite:///{tmp_path / 'history.db'}") as store:
-        yield Site(store)
+        yield Site(store, tmp_path)
 
 
 def test_after_an_outage_every_job_has_its_cost(site: Site) -> None:
@@ -164,10 +165,10 @@ class Metered(Site):
         self.budget = SpendingBudget(BUDGET.at(folder), self.hands.clock)
         self.view = SharedView(self.hands.clock, 60.0)
         self.running: list[QueuedJob] = []
-        super().__init__(store)
+        super().__init__(store, folder)
 
     def new_loop(self) -> LearnLoop:
-        others: dict[str, Any] = dict.fromkeys(("knowledge", "sizes", "ratios", "drift", "metrics"))
+        others: dict[str, Any] = {"models": ModelStore(folder=self.folder), "metrics": None}
         slurm: Any = self
         return LearnLoop(
             SETTINGS,

@@ -24,7 +24,7 @@ from advisor.service.admin.doctor import Level, _drift
 from advisor.service.exchange import snapshot as snapshots
 from advisor.service.exchange.snapshot import Snapshot
 from advisor.service.learn.drift_book import DAY, DriftBook
-from advisor.service.learn.feature import LearnFeature
+from advisor.service.learn.learning import LearnLoop
 from advisor.service.running.clock import Clock
 from advisor.service.state.state_files import DRIFT
 from tests.decide.cases import make_job
@@ -203,20 +203,18 @@ def test_a_job_of_that_partition_stays_and_one_of_another_does_not(desk: Desk) -
 
 
 @pytest.fixture
-def feature(desk: Desk) -> Iterator[LearnFeature]:
+def feature(desk: Desk) -> Iterator[LearnLoop]:
     for _ in range(7):
         desk.day(waits=9_000.0)
     with HistoryStore(f"sqlite:///{desk.folder / 'history.db'}") as store:
         others: dict[str, Any] = dict.fromkeys(NOT_ASKED)
         models = ModelStore(folder=desk.folder)
-        yield LearnFeature(
+        yield LearnLoop(
             desk.settings, store=store, models=models, clock=Clock(wall=lambda: desk.now), **others
         )
 
 
-def test_the_first_snapshot_after_a_restart_has_what_the_last_one_had(
-    desk: Desk, feature: LearnFeature
-) -> None:
+def test_the_first_snapshot_after_a_restart_has_what_the_last_one_had(desk: Desk, feature: LearnLoop) -> None:
     """The history, from which s(c) is learned, is read after the first jobs were decided."""
     learned = PerformanceRatios(overhead=0.03, baseline=1.4, deviation=0.1, jobs=20)
     state = SiteState(time=0.0, cluster=None, ratios=learned)
@@ -229,7 +227,7 @@ def test_the_first_snapshot_after_a_restart_has_what_the_last_one_had(
 
 
 def test_control_publishes_and_shows_it_and_the_doctor_says_what_to_do(
-    desk: Desk, feature: LearnFeature
+    desk: Desk, feature: LearnLoop
 ) -> None:
     assert feature.publish(SiteState(time=0.0, cluster=None)).fallen_back == desk.book.current
     assert feature.status()["fallen_back"]["onprem"]["measure"] == "coverage"

@@ -11,14 +11,13 @@ import pytest
 from advisor.decide.explanation.reasons import Reason
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.decide.submission.cloud_terms import configured_slowdown
+from advisor.history.models import ModelStore
 from advisor.history.records import AdviceRecord
 from advisor.history.store import HistoryStore
 from advisor.model.advice import Advice, Answer, Mode, Placement, Question, TimeLimit, Verdict
 from advisor.model.job import Job, JobOutcome
 from advisor.model.settings import ClusterSettings, Settings
 from advisor.model.snapshot import QueuedJob
-from advisor.service.learn.both_sides import PerformanceRatioBook
-from advisor.service.learn.drift_book import DriftBook
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.learn.on_premise_equivalents import on_premise_job, on_premise_outcome
 from advisor.service.observation.poll_view import SharedView
@@ -118,7 +117,7 @@ class Told:
         self.learned += outcomes
 
 
-def test_the_size_model_is_told_so(store: HistoryStore) -> None:
+def test_the_size_model_is_told_so(store: HistoryStore, tmp_path: Path) -> None:
     store.add_advice(
         [AdviceRecord(advice=advice("long"), job=Job(job_id=0, submit_time=1e3, processors=1, queue="long"))]
     )
@@ -126,20 +125,22 @@ def test_the_size_model_is_told_so(store: HistoryStore) -> None:
     moved = make_queued(
         7, "RUNNING", queue="burst", start_time=1.8e9, admin_comment=admin_comment(advice("long"))
     )
-    told = Told([JobOutcome(job=moved.job, start_time=1.8e9, end_time=1.8e9 + 1e3, partition="burst")])
+    told: Any = Told([JobOutcome(job=moved.job, start_time=1.8e9, end_time=1.8e9 + 1e3, partition="burst")])
     hands = Hands()
     view = SharedView(hands.clock, 60.0)
     view.update(make_look(hands.wall, jobs=(moved,)), make_cluster())
-    parts: Any = {
-        "slurm": None,
-        "store": store,
-        "knowledge": told,
-        "sizes": told,
-        "ratios": PerformanceRatioBook(SETTINGS, store),
-        "drift": DriftBook(SETTINGS, hands.clock, lambda _: 1.0),
-        "metrics": ControlMetrics(),
-    }
-    loop = LearnLoop(SETTINGS, view=view, clock=hands.clock, **parts)
+    slurm: Any = None
+    models = ModelStore(folder=tmp_path)
+    loop = LearnLoop(
+        SETTINGS,
+        slurm=slurm,
+        store=store,
+        models=models,
+        view=view,
+        metrics=ControlMetrics(),
+        clock=hands.clock,
+    )
+    loop.knowledge = loop.sizes = told
     loop.learn_starts()
     loop.learn_ends()
     assert [job.queue for job in told.observed] == ["long"]

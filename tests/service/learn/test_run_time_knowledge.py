@@ -32,6 +32,7 @@ from advisor.model.advice import (
 from advisor.model.errors import RetryLater
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import Job, JobOutcome, JobState
+from advisor.model.settings import Settings
 from advisor.model.settings_promise import PromiseSettings
 from advisor.predict.intervals import Intervals
 from advisor.predict.promised.levels import Kind
@@ -100,6 +101,23 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     settings = make_settings(tmp_path).model_copy(update={"promise": PromiseSettings(enabled=True)})
     yield Desk(RunTimeKnowledge(settings, store, models, clock), store, models, elapsed)
     store.close()
+
+
+def learn_loop(
+    desk: Desk, settings: Settings, double: Any, *, view: Any, metrics: ControlMetrics | None = None
+) -> LearnLoop:
+    """A learn loop whose other estimators, and the accounting, are a double."""
+    loop = LearnLoop(
+        settings,
+        slurm=double,
+        store=desk.store,
+        models=desk.models,
+        view=view,
+        metrics=metrics or ControlMetrics(),
+        clock=Clock(),
+    )
+    loop.knowledge = loop.sizes = loop.ratios = loop.drift = double
+    return loop
 
 
 def test_a_database_that_is_busy_while_the_history_is_read_teaches_no_job_twice(
@@ -198,10 +216,8 @@ def test_the_metrics_judge_a_later_advice_by_the_wait_that_was_left(desk: Desk, 
     record = advised(ended, later=3 * HOUR)
     known: Any = SimpleNamespace(judge=lambda *_: None)
     metrics = ControlMetrics()
-    loop = LearnLoop(
-        make_settings(tmp_path), slurm=known, store=desk.store, knowledge=known, sizes=known, ratios=known,
-        drift=known, view=known, metrics=metrics, clock=Clock(),
-    )  # fmt: skip
+    loop = learn_loop(desk, make_settings(tmp_path), known, view=known, metrics=metrics)
+    loop.run_times = None
     desk.store.add_advice([record])
     loop.judge_ends()
     desk.store.add([ended], source="slurm")
@@ -307,10 +323,8 @@ def test_each_round_of_learning_sees_the_queue(desk: Desk, tmp_path: Path) -> No
     run_times: Any = SimpleNamespace(
         learn=lambda: called.append(-1), see_queue=lambda jobs: called.append(len(jobs))
     )
-    loop = LearnLoop(
-        settings, slurm=nothing, store=desk.store, knowledge=nothing, sizes=nothing, view=view,
-        ratios=nothing, drift=nothing, metrics=ControlMetrics(), clock=Clock(), run_times=run_times,
-    )  # fmt: skip
+    loop = learn_loop(desk, settings, nothing, view=view)
+    loop.run_times = run_times
     loop.learn_run_times()
     assert called == [-1, 3]
     elapsed[0] = 1e6  # the queue is too old now
@@ -365,11 +379,8 @@ def test_a_promise_is_judged_though_its_advice_comes_after_the_end_of_its_job(
     ended = structs.replace(outcome(1, wait=1.0, run=1.0), advice_id="1")
     rounds = [[ended], [structs.replace(outcome(2), advice_id="never comes")], []]
     nothing: Any = SimpleNamespace(judge=lambda *_: None)
-    loop = LearnLoop(
-        make_settings(tmp_path), slurm=nothing, store=desk.store, knowledge=nothing, sizes=nothing,
-        ratios=nothing, drift=nothing, view=nothing, metrics=ControlMetrics(), clock=Clock(),
-        run_times=desk.knowledge,
-    )  # fmt: skip
+    loop = learn_loop(desk, make_settings(tmp_path), nothing, view=nothing)
+    loop.run_times = desk.knowledge
     made = []
     loop.judge_ends()
     while rounds:
@@ -381,19 +392,18 @@ def test_a_promise_is_judged_though_its_advice_comes_after_the_end_of_its_job(
     assert made == [0, 1, 1]
 
 
-def judging(store: HistoryStore, folder: Path, drift: Any) -> LearnLoop:
+def judging(desk: Desk, folder: Path, drift: Any) -> LearnLoop:
     nothing: Any = SimpleNamespace(judge=lambda *_: None)
-    return LearnLoop(
-        make_settings(folder), slurm=nothing, store=store, knowledge=nothing, sizes=nothing, ratios=nothing,
-        drift=drift, view=nothing, metrics=ControlMetrics(), clock=Clock(),
-    )  # fmt: skip
+    loop = learn_loop(desk, make_settings(folder), nothing, view=nothing)
+    loop.drift, loop.run_times = drift, None
+    return loop
 
 
 def test_an_end_is_judged_once_whatever_restarts(desk: Desk, tmp_path: Path) -> None:
     """Under the price the k-NN is saved every ten minutes: a new process learns what ended since again."""
     judged: list[int] = []
     told: Any = SimpleNamespace(judge=lambda *said: judged.append(said[-1].job.job_id))
-    loops = [judging(desk.store, tmp_path, told) for _ in range(2)]
+    loops = [judging(desk, tmp_path, told) for _ in range(2)]
     loops[0].judge_ends()
     for number, loop in enumerate(loops, start=1):
         ended = structs.replace(outcome(number), advice_id=f"{number}")
@@ -406,7 +416,7 @@ def test_an_end_is_judged_once_whatever_restarts(desk: Desk, tmp_path: Path) -> 
 def test_an_end_is_not_judged_by_the_advice_of_a_job_that_had_its_number(desk: Desk, tmp_path: Path) -> None:
     judged: list[str] = []
     told: Any = SimpleNamespace(judge=lambda record, _: judged.append(record.advice.advice_id))
-    loop = judging(desk.store, tmp_path, told)
+    loop = judging(desk, tmp_path, told)
     loop.judge_ends()
     first = structs.replace(outcome(7), advice_id="7")
     desk.store.add_advice([advised(first)])
