@@ -36,7 +36,7 @@ from typing import Final
 
 from advisor.rehearsal.site import SimulatedSite
 from advisor.service.hedge.feature import HedgeFeature
-from advisor.service.price.feature import PriceFeature
+from advisor.service.price.price_loop import PriceLoop
 from advisor.service.running.loops import LoopRunner
 from advisor.service.waiting.asking_again import AskingAgainLoop
 
@@ -98,7 +98,7 @@ class Rounds:
         self._asking = ASKING - {loop.name for loop in asking if not loop.is_on}
         hedges = (each for each in site.control.features if isinstance(each, HedgeFeature))
         self._watch = next((each.watch for each in hedges), None)
-        prices = (each.loop for each in site.control.features if isinstance(each, PriceFeature))
+        prices = (each for each in site.control.features if isinstance(each, PriceLoop))
         self._price = next(prices, None)
         self._teaching_seconds = _TEACHING_SECONDS if self._price is not None else 0.0
         self._left_out = _FOR_READERS | ({"save knowledge"} if self._price is not None else set())

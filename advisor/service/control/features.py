@@ -14,6 +14,7 @@ from advisor.decide.submission.waiting import has_gate
 from advisor.lsf.backend import LsfBackend
 from advisor.lsf.cloud_hosts import CloudHosts
 from advisor.model.settings import Settings
+from advisor.model.site import CloudState
 from advisor.service.control.connections import Connections, Shared
 from advisor.service.exchange import spool
 from advisor.service.learn.learning import LearnLoop
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from advisor.service.cloud.resource_connector import ResourceConnector
     from advisor.service.control.preempting import PreemptingFeature
     from advisor.service.hedge.feature import HedgeFeature
-    from advisor.service.price.feature import PriceFeature
+    from advisor.service.price.price_loop import PriceLoop
     from advisor.service.stability.feature import StabilityFeature
     from advisor.service.waiting.asking import Asking
     from advisor.service.waiting.moving import Moves
@@ -56,7 +57,7 @@ class Features:
         self.learn = self._learn()
         self.expected_runs = self._expected_runs()
         self.moves: Moves | None = None  # of waiting jobs, by whichever feature makes them
-        self.price: PriceFeature | None = None  # made below, of the hedges, which ask it later
+        self.price: PriceLoop | None = None  # made below, of the hedges, which ask it later
         self.preempting = self._preempting()
         self.hedge = self._hedge()
         self.cloud = self._cloud()
@@ -242,12 +243,12 @@ class Features:
         known = self.learn.run_times
         return ExpectedRuns(known.chances, lambda: known.is_ready)
 
-    def _price(self) -> PriceFeature | None:
+    def _price(self) -> PriceLoop | None:
         """On where the policy is the price; it moves waiting jobs instead of `_waiting`."""
         if self.learn.run_times is None:
             return None
         from advisor.service.observation.work_kept import WorkKept
-        from advisor.service.price.feature import PriceFeature, rehearsing
+        from advisor.service.price.first_price import rehearsing
         from advisor.service.price.price_keeper import PriceKeeper
         from advisor.service.price.price_loop import PriceLoop
         from advisor.service.price.slice_decider import Slices
@@ -260,10 +261,27 @@ class Features:
             spending=None if self._connections.fleet is None else shared.cloud.budget,
             clock=shared.clock,
         )
-        loop = PriceLoop(
+        slices = Slices(
             settings,
             view=shared.view,
             keeper=keeper,
+            chances=self.learn.run_times.chances,
+            slowdown=self.learn.slowdown,
+            cloud=lambda: CloudState() if self.price is None else self.price.cloud,
+            strain=self.learn.run_times.strain,
+            kept=WorkKept(
+                attempts=lambda job_id: shared.store.attempts([job_id], source=SOURCE),
+                slowdown=self.learn.slowdown,
+                burst_partition=settings.cluster.burst_partition,
+            ),
+            runs=self.expected_runs,
+            fallen_back=lambda: self.learn.drift.current,
+        )
+        return PriceLoop(
+            settings,
+            view=shared.view,
+            keeper=keeper,
+            slices=slices,
             valuer=Valuer(
                 settings,
                 chances=self.learn.run_times.chances,
@@ -276,23 +294,6 @@ class Features:
             runs=self.expected_runs,
             rehearse=rehearsing(settings, shared.store, shared.clock),
         )
-        slices = Slices(
-            settings,
-            view=shared.view,
-            keeper=keeper,
-            chances=self.learn.run_times.chances,
-            slowdown=self.learn.slowdown,
-            cloud=lambda: loop.cloud,
-            strain=self.learn.run_times.strain,
-            kept=WorkKept(
-                attempts=lambda job_id: shared.store.attempts([job_id], source=SOURCE),
-                slowdown=self.learn.slowdown,
-                burst_partition=settings.cluster.burst_partition,
-            ),
-            runs=self.expected_runs,
-            fallen_back=lambda: self.learn.drift.current,
-        )
-        return PriceFeature(loop, keeper, slices, shared.clock)
 
     def _cloud(self) -> CloudFeature | None:
         connections, shared = self._connections, self._shared

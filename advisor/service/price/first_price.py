@@ -5,22 +5,34 @@ The price loop does so once, as soon as the history has jobs enough and no deman
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from advisor.decide.price.demand_price import DemandKept
+from advisor.decide.submission.cloud_terms import boot_seconds, configured_slowdown, usd_per_core_hour
+from advisor.history.columns import on_premise
+from advisor.history.store import HistoryStore
+from advisor.model.advice import Capacity
 from advisor.model.machine import Machine
+from advisor.model.periods import period_span
+from advisor.model.settings import Settings
+from advisor.model.site import CloudState
 from advisor.model.table import JobTable
 from advisor.replay.closed_loop.learned_runs import LearnedRuns
 from advisor.replay.closed_loop.log import loop_jobs
 from advisor.replay.closed_loop.own_jobs import from_eligibility, which_fit
 from advisor.replay.closed_loop.price_policy import PricePolicy
 from advisor.replay.closed_loop.world import World, WorldOptions
+from advisor.service.running.clock import Clock
 
 MIN_JOBS: Final = 200
+_RETRY_SECONDS: Final = 3600.0
+_HISTORY_DAYS: Final = 90.0
+"""Of ended jobs that the rehearsal reads: it rehearses four weeks, and learns run times from the others."""
 _MAX_JOBS: Final = 5_000
 _DAY: Final = 86_400.0
 _DAYS: Final = 28.0
@@ -96,3 +108,37 @@ def rehearsed_demand(
             for key, (time, index, cost) in kept.seen.items()
         },
     )
+
+
+def rehearsing(
+    settings: Settings, store: HistoryStore, clock: Clock
+) -> Callable[[CloudState, Sequence[Machine]], DemandKept | None]:
+    """Rehearse the history once it has jobs enough, which takes seconds; None before that."""
+    tried_at = -math.inf
+
+    def rehearse(cloud: CloudState, machines: Sequence[Machine]) -> DemandKept | None:
+        nonlocal tried_at
+        now = clock.wall()
+        if now - tried_at < _RETRY_SECONDS:
+            return None
+        tried_at = now
+        begin, end = period_span(now, settings.budget.period)
+        has_processors = any(machine.processors for machine in machines)
+        if not settings.budget.usd or not has_processors or store.count() < MIN_JOBS:
+            return None
+        table = store.table(
+            now - _HISTORY_DAYS * _DAY, utc_offset_seconds=settings.cluster.utc_offset_seconds
+        )
+        terms = SiteTerms(
+            usd_per_day=settings.budget.usd * _DAY / (end - begin),
+            usd_per_core_hour=usd_per_core_hour(Capacity.ON_DEMAND, cloud, settings),
+            boot_seconds=boot_seconds(cloud, settings),
+            slowdown=configured_slowdown(1, settings.placement),
+            loss_weight=settings.price.loss_weight,
+            has_slices=settings.hedge.enabled,
+            node_processors=max(1, cloud.processors_per_node),
+        )
+        here = on_premise(table, settings.cluster.burst_partition)
+        return rehearsed_demand(here, machines, terms, now)
+
+    return rehearse

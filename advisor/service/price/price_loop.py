@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
+from msgspec import structs
 
 from advisor.decide.price.demand_price import DemandKept
 from advisor.decide.price.slices import usd_for_shorter
@@ -19,7 +20,7 @@ from advisor.decide.submission.rules import deadline_for
 from advisor.model.errors import RetryLater
 from advisor.model.machine import Machine
 from advisor.model.settings import Settings
-from advisor.model.site import CloudState
+from advisor.model.site import CloudState, SiteState
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.poll_view import SharedView
@@ -31,9 +32,11 @@ from advisor.service.price.queue_view import (
     forecast_waits,
     on_premise_queue,
 )
+from advisor.service.price.slice_decider import Slices
 from advisor.service.price.valuing import Valued, Valuer
 from advisor.service.running.clock import Clock
-from advisor.service.running.loops import Step
+from advisor.service.running.feature import Feature, Gauges, Poll
+from advisor.service.running.loops import LoopRunner, Step
 from advisor.service.waiting.asking import Asking
 from advisor.service.waiting.candidates import may_be_asked
 from advisor.service.waiting.queue_change import MIN_SECONDS, QueueChange
@@ -46,15 +49,17 @@ _MAX_ASKED: Final = 100
 """Jobs asked about in a round: each takes about 0.3 ms of the submit server."""
 
 
-class PriceLoop:
-    """Values waiting jobs and moves the best.
+class PriceLoop(Feature):
+    """Keeps the price, publishes it, values waiting jobs and moves the best.
 
     Args:
         keeper: The price and the tokens; it is told what demand is seen.
+        slices: It decides about jobs that have moved, and is told of each poll.
         rehearse: Rehearses the site's last weeks for the first price; returns None where it cannot yet.
     """
 
     name = "price"
+    steering = (name,)
 
     def __init__(
         self,
@@ -62,6 +67,7 @@ class PriceLoop:
         *,
         view: SharedView,
         keeper: PriceKeeper,
+        slices: Slices,
         valuer: Valuer,
         asking: Asking,
         clock: Clock,
@@ -73,7 +79,8 @@ class PriceLoop:
         self._settings = settings
         self.period_seconds = max(settings.loops.snapshot_seconds, 30.0)  # a poll wakes it, too
         self._view = view
-        self._keeper = keeper
+        self.keeper = keeper
+        self.slices = slices
         self._valuer = valuer
         self._asking = asking
         self._moves = asking.moves
@@ -87,6 +94,8 @@ class PriceLoop:
         self._seen_at = 0.0
         self.cloud = CloudState()
         self.valued = self.worth_it = 0
+        self._runner = LoopRunner(self, clock)
+        self.runners = (self._runner,)
 
     def steps(self) -> Sequence[Step]:
         """See :class:`~advisor.service.running.loops.Loop`."""
@@ -95,12 +104,15 @@ class PriceLoop:
             Step("rehearse the history", self.rehearse),
             Step("keep promises", self.keep_promises),
             Step("move by the price", self.move),
-            Step("save the price", self._keeper.save),
+            Step("save the price", self.keeper.save),
         )
 
-    def polled(self, cloud: CloudState) -> None:
-        """Take in the cloud as a poll has seen it; may be called by any thread."""
-        self.cloud = cloud
+    def polled(self, poll: Poll) -> None:
+        """See :class:`Feature`. New jobs are valued at once."""
+        self.keeper.polled(poll.snapshot.time, poll.cloud)
+        self.cloud = poll.cloud
+        self._runner.wake()
+        self.slices.see(poll.snapshot)
 
     def would_value_anew(self, waiting_processors: int) -> bool:
         """Whether all waiting jobs would be valued anew with so many processors waiting."""
@@ -131,18 +143,50 @@ class PriceLoop:
             **self._asking.report(),
         }
 
+    def publish(self, site: SiteState) -> SiteState:
+        """See :class:`Feature`."""
+        return structs.replace(site, price=self.keeper.current)
+
+    def status(self) -> Mapping[str, Any]:
+        """See :class:`Feature`."""
+        return {"price": {**self.keeper.report(), **self.report()}}
+
+    def gauges(self) -> Gauges:
+        """See :class:`Feature`."""
+        price, report = self.keeper.current, self.report()
+        gauges = {
+            "price_known": (price is not None, "0: no price, and no job moves by it."),
+            "price_jobs_moved": (report["moved"], "Jobs moved by the price since the start."),
+            "price_jobs_worth_it": (report["worth_it"], "Jobs worth it at the last round."),
+        }
+        if price is not None:
+            gauges["price_seconds_per_usd"] = (
+                price.seconds_per_usd,
+                "Seconds of turnaround that a dollar must save.",
+            )
+            if self.keeper.has_budget:
+                gauges["price_tokens_usd"] = (
+                    price.tokens_usd,
+                    "Dollars that may be committed.",
+                )
+        return gauges
+
+    def release(self) -> None:
+        """See :class:`Feature`."""
+        self.keeper.save_now()
+
     def rehearse(self) -> None:
         """Begin with a price from the site's own history where no earlier process has left one."""
-        if not self._keeper.is_new:
+        if not self.keeper.is_new:
             return
         queue = on_premise_queue(self._view.fresh(), self._settings)
         found = self._rehearse(self.cloud, queue.machines)
         if found is not None:
-            self._keeper.rehearsed(found)
+            self.keeper.rehearsed(found)
 
     def move(self) -> None:
         """Value the jobs that are due, ask about those that are worth it, and move them."""
-        snapshot, price = self._view.fresh(), self._keeper.current
+        snapshot, price = self._view.fresh(), self.keeper.current
         self._note_bought(snapshot)
         queue = on_premise_queue(snapshot, self._settings)
         reserved = map(queue.reserved_on, range(len(queue.machines)))
@@ -154,7 +198,7 @@ class PriceLoop:
         valued = self._valuer.value(due, forecast_waits(queue, self._runs), self.cloud, snapshot.time)
         self.valued += len(valued)
         for one in valued:
-            self._keeper.note(_key(one.queued), index=one.value, usd=one.usd, now=snapshot.time)
+            self.keeper.note(_key(one.queued), index=one.value, usd=one.usd, now=snapshot.time)
         if price is None:
             self._valued_at.clear()  # they are asked about as soon as there is a price
             return
@@ -203,7 +247,7 @@ class PriceLoop:
                 continue
             hour_usd, usd = moved.numbers.get("hour_costs", 0.0), moved.numbers.get("predicted_cost", 0.0)
             if hour_usd > 0.0 and usd > 0.0:
-                self._keeper.note(_key(queued), index=3600.0 / hour_usd, usd=usd, now=snapshot.time)
+                self.keeper.note(_key(queued), index=3600.0 / hour_usd, usd=usd, now=snapshot.time)
 
     def _due(self, queue: OnPremiseQueue) -> list[QueuedJob]:
         now = self._clock.monotonic()
@@ -244,7 +288,7 @@ class PriceLoop:
             if asked >= _MAX_ASKED:
                 next_round(job_id)
                 return False
-            price, payers = self._keeper.current, one.queued.job.payers
+            price, payers = self.keeper.current, one.queued.job.payers
             if price is None:
                 return False
             tokens, _ = price.tokens_of(payers)
@@ -266,7 +310,7 @@ class PriceLoop:
                     wait_seconds=round(one.wait),
                     usd=round(one.usd, 4),
                 )
-                self._keeper.commit(min(one.worst_usd, tokens), payers)
+                self.keeper.commit(min(one.worst_usd, tokens), payers)
             return bool(found)
 
         self._asking.move(((one.queued.job.job_id, one) for one in best), goes, skip=next_round)

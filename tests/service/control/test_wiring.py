@@ -209,8 +209,9 @@ def test_all_reports_are_in_the_status(control: Control) -> None:
         "LearnLoop.drift": "fallen_back",
         "LearnLoop.run_times": "promises",
         "PortfolioLoop": "portfolio",
-        "PriceFeature.loop": "price",
-        "PriceFeature.keeper": "price",
+        "PriceLoop": "price",
+        "PriceLoop.keeper": "price",
+        "PriceLoop._asking": "price",
         "StabilityFeature.match": "matching",
         "StabilityFeature.acquire": "acquirer",
     }
@@ -291,7 +292,7 @@ def test_features_that_are_off_are_not_constructed_and_not_imported(tmp_path: Pa
     )
     features, fields, imported = (line.split() for line in done.stdout.splitlines()[-3:])
     assert features == [
-        "PriceFeature",
+        "PriceLoop",
         "RaisingFeature",
         "PreemptingFeature",
         "AssociationsFeature",

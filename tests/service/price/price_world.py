@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 from msgspec.structs import replace
@@ -34,6 +35,7 @@ from advisor.service.price.queue_view import (
     run_to_limits,
 )
 from advisor.service.price.valuing import AskLimit, Valued, Valuer
+from advisor.service.running.feature import Poll
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import RunningNode
 from advisor.service.state.state_files import BUDGET, MOVES, PRICE
@@ -128,6 +130,7 @@ class World:
             self.settings,
             runs=self.expected,
             keeper=self.keeper,
+            slices=Mock(),
             valuer=self._valuer(),
             asking=Asking(
                 Moves(self.settings, slurm=self.slurm, state=MOVES.at(self.folder), **parts),  # type: ignore[arg-type]
@@ -172,8 +175,8 @@ class World:
         snapshot = self.slurm.snapshot(self.hands.wall)
         self.view.update(snapshot, cluster_state(snapshot, self.settings))
         seen = replace(self.cloud, **cloud)
-        self.keeper.polled(snapshot.time, seen)
-        self.loop.polled(seen)
+        cluster = cluster_state(snapshot, self.settings)
+        self.loop.polled(Poll(snapshot=snapshot, cluster=cluster, cloud=seen))
         for step in self.loop.steps():
             step.run()
 
