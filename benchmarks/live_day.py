@@ -24,7 +24,7 @@ from advisor.papers.cluster.engine import simulate
 from advisor.replay.closed_loop.log import LoopJobs, loop_jobs
 from advisor.service.price.first_price import SiteTerms, rehearsed_demand
 from advisor.service.state.budget_records import BudgetRecord
-from advisor.service.state.records import PriceRecord, SeenSlice
+from advisor.service.state.records import PriceRecord
 from advisor.service.state.state_files import BUDGET, PRICE
 
 NODES: Final = 24
@@ -126,7 +126,7 @@ class LiveDay:
                 observed_since=kept.since,
                 price=kept.price,
                 next_reading=kept.next_reading,
-                seen={key: SeenSlice(*seen) for key, seen in kept.seen.items()},
+                seen=kept.seen,
             )
         )
 

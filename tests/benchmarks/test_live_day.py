@@ -63,7 +63,7 @@ def test_the_price_begins_with_the_demand_of_the_days_before(day: LiveDay, tmp_p
     assert BUDGET.at(tmp_path).read().began == BEGIN - 86_400.0
     assert record.price > 0.0
     assert record.seen
-    assert all(seen.time <= BEGIN for seen in record.seen.values())
+    assert all(time <= BEGIN for time, _, _ in record.seen.values())
 
 
 def test_overhead_lengthens_the_day_and_not_its_past(day: LiveDay) -> None:

@@ -29,7 +29,7 @@ from advisor.model.site import CloudState, Price
 from advisor.service.running.clock import Clock
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import limits_of
-from advisor.service.state.records import PriceRecord, SeenSlice
+from advisor.service.state.records import PriceRecord
 
 log = structlog.get_logger(__name__)
 
@@ -163,7 +163,7 @@ class PriceKeeper:
                 observed_since=kept.since,
                 price=kept.price,
                 next_reading=kept.next_reading,
-                seen={key: SeenSlice(*seen) for key, seen in newest},
+                seen=dict(newest),
             )
         )
         self._saved_at = self._clock.monotonic()
@@ -218,6 +218,5 @@ class PriceKeeper:
             return False
         if found is None:
             return False
-        seen = {key: (one.time, one.index, one.usd) for key, one in found.seen.items()}
-        self._demand.take_up(DemandKept(found.observed_since, found.price, found.next_reading, seen))
+        self._demand.take_up(DemandKept(found.observed_since, found.price, found.next_reading, found.seen))
         return True

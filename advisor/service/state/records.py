@@ -231,14 +231,6 @@ class BootsSeen(msgspec.Struct):
     region: str = ""
 
 
-class SeenSlice(msgspec.Struct, array_like=True):
-    """A slice that was considered: when (epoch seconds), seconds saved per US dollar, expected US dollars."""
-
-    time: EpochSeconds
-    index: Amount
-    usd: Amount
-
-
 class PriceRecord(msgspec.Struct):
     """The state of the price. All fields are required, as in `BootsSeen`.
 
@@ -246,13 +238,14 @@ class PriceRecord(msgspec.Struct):
         observed_since: When the observation of demand began, epoch seconds.
         price: Seconds of turnaround that a dollar must save.
         next_reading: When the price is read again, epoch seconds.
-        seen: Slices of the last weeks by job.
+        seen: Slices of the last weeks by job: when each was considered, epoch seconds, the seconds that it
+            saves per US dollar, and its expected cost, US dollars.
     """
 
     observed_since: EpochSeconds
     price: Amount
     next_reading: EpochSeconds
-    seen: dict[str, SeenSlice]
+    seen: dict[str, tuple[EpochSeconds, Amount, Amount]]
 
 
 class Drift(msgspec.Struct):
