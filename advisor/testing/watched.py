@@ -28,15 +28,14 @@ from advisor.model.advice import (
 from advisor.model.cluster import ClusterState
 from advisor.model.settings import Settings
 from advisor.service.exchange.announcing import Announcer
-from advisor.service.hedge.going_again import SliceDecider
-from advisor.service.hedge.small_jobs import SmallJobs
+from advisor.service.hedge.watch_context import SliceDecider, WatchContext
 from advisor.service.hedge.watching import WatchLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import LoopRunner
 from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord
-from advisor.service.state.state_files import HEDGE_ENTRIES, SMALL_JOBS
+from advisor.service.state.state_files import HEDGE_ENTRIES
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands
 from advisor.slurm.placeholders import Placeholders
@@ -79,26 +78,19 @@ class WatchedLab:
         self._backend = backend
         self.view = SharedView(clock, 60.0)
         self.record = open_record(state)
-        self.small_jobs = SmallJobs(
-            self.settings,
-            slurm=slurm,
-            places=keeper,
-            view=self.view,
-            state=SMALL_JOBS.at(state),
-            divider=lambda _: divider,
-            clock=clock,
-        )
-        self.loop = WatchLoop(
-            self.settings,
+        context = WatchContext(
+            settings=self.settings,
             slurm=slurm,
             places=keeper,
             view=self.view,
             record=self.record,
-            small_jobs=self.small_jobs,
             clock=clock,
+            divider=lambda _: divider,
             slowdown=lambda queued: configured_slowdown(queued.job.processors, self.settings.placement),
             slices=lambda: self.slices,
         )
+        self.loop = WatchLoop(context)
+        self.small_jobs = self.loop.small_jobs
         self.slices: SliceDecider | None = None
         """Decides about slices; None: as without the price."""
         self._runner = LoopRunner(self.loop, clock)

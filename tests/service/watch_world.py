@@ -14,13 +14,11 @@ from advisor.model.job import PLACEHOLDER_COMMENT, Job
 from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, JobView, Partition, QueuedJob
 from advisor.model.submit_limits import SubmitKey
-from advisor.service.hedge.going_again import SliceDecider
-from advisor.service.hedge.small_jobs import SmallJobs
+from advisor.service.hedge.watch_context import SliceDecider, WatchContext
 from advisor.service.hedge.watching import WatchLoop
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.state.hedge_entries import HedgeRecord
-from advisor.service.state.state_files import SMALL_JOBS
 from advisor.slurm.placeholders import PlaceholderRequest
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.watched import hedged_comment, open_record
@@ -151,23 +149,19 @@ class World:
         self.settings, clock = settings, self.clock.clock
         self.view = SharedView(clock, 60.0)
         self.record: HedgeRecord = open_record(self.folder)
-        parts = {"slurm": self.queue, "places": self.queue, "view": self.view, "clock": clock}
-        small = SmallJobs(
-            settings,
-            state=SMALL_JOBS.at(self.folder),
-            divider=lambda _: 1.0,
-            **parts,  # type: ignore[arg-type]
-        )
-        self.loop = WatchLoop(
-            settings,
+        context = WatchContext(
+            settings=settings,
+            slurm=self.queue,  # type: ignore[arg-type]
+            places=self.queue,  # type: ignore[arg-type]
+            view=self.view,
             record=self.record,
-            small_jobs=small,
+            clock=clock,
+            divider=lambda _: 1.0,
             slowdown=lambda queued: configured_slowdown(queued.job.processors, settings.placement),
-            pause=self.clock.sleep,
             slices=lambda: self.slices,
             may_preempt=lambda _job, home: self.preempts and home == "onprem",
-            **parts,  # type: ignore[arg-type]
         )
+        self.loop = WatchLoop(context, pause=self.clock.sleep)
 
     def job(self, job_id: int = 7, *, comment: str | None = None, **fields: object) -> QueuedJob:
         """A job that runs in the cloud since ten seconds; also for whoever asks about it alone."""

@@ -7,6 +7,7 @@ A feature that is off is not constructed, and the modules that only it needs are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -109,19 +110,26 @@ class Features:
         if places is None or not is_on:
             return None
         from advisor.service.hedge.feature import HedgeFeature
+        from advisor.service.hedge.watch_context import WatchContext
+        from advisor.service.state.hedge_entries import HedgeRecord
 
-        return HedgeFeature(
-            settings,
+        def divider(job_id: int) -> float:
+            record = self._shared.store.advice_of(job_id, source=SOURCE)
+            return math.nan if record is None else record.estimates.size.divider_seconds
+
+        context = WatchContext(
+            settings=settings,
             **self._common,
             places=places,
-            store=self._shared.store,
+            record=HedgeRecord(HEDGE_ENTRIES.at(state)),
+            divider=divider,
             slowdown=self.learn.slowdown,
-            wake_poll=self._shared.wake_poll,
             slices=lambda: None if self.price is None else self.price.slices,
             may_preempt=lambda job, home: (
                 self.preempting is not None and self.preempting.may_preempt(job, home)
             ),
         )
+        return HedgeFeature(context, wake_poll=self._shared.wake_poll)
 
     def _portfolio(self) -> Feature | None:
         """On also where an earlier process could not take back what it had set."""

@@ -14,15 +14,13 @@ from typing import Final
 import structlog
 
 from advisor.model.errors import AdvisorError
-from advisor.model.settings import Settings
 from advisor.model.snapshot import CONFIGURING, PENDING, RUNNING, ClusterSnapshot, JobView
+from advisor.service.hedge.watch_context import WatchContext
 from advisor.service.observation.advice_of_jobs import changes_home
 from advisor.service.observation.placeholders import was_changed
-from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
+from advisor.service.state.hedge_entries import HedgeEntry, Phase
 from advisor.slurm.placeholders import Placeholders
-from advisor.slurm.protocol import SlurmBackend
 
 log = structlog.get_logger(__name__)
 
@@ -65,22 +63,13 @@ class BringingBack:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        *,
-        slurm: SlurmBackend,
-        places: Placeholders,
-        record: HedgeRecord,
-        clock: Clock,
-        pause: Callable[[float], None],
-        between: Callable[[], None] = lambda: None,
+        self, context: WatchContext, *, pause: Callable[[float], None], between: Callable[[], None]
     ) -> None:
+        settings = context.settings
         self._burst = settings.cluster.burst_partition
         self._slot_held_seconds = max(settings.hedge.slot_held_seconds, _MIN_SLOT_SECONDS)
-        self._slurm = slurm
-        self._places = places
-        self._record = record
-        self._clock = clock
+        self._slurm, self._places = context.slurm, context.places
+        self._record, self._clock = context.record, context.clock
         self._pause = pause
         self._between = between
 

@@ -7,8 +7,7 @@ has come back (`WatchLoop.follow`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -16,14 +15,12 @@ from advisor.decide.price.slices import MAX_CLOUD_STARTS
 from advisor.decide.submission.rules import keeps_place
 from advisor.model.advice import HedgeKind
 from advisor.model.limits import limit_of
-from advisor.model.settings import Settings
-from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob, is_partition_up
+from advisor.model.snapshot import PENDING, ClusterSnapshot, is_partition_up
 from advisor.service.hedge.placing import jobs_others_wait_for
+from advisor.service.hedge.watch_context import WatchContext
 from advisor.service.observation.advice_of_jobs import moved_by_us
-from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
-from advisor.slurm.protocol import SlurmBackend
+from advisor.service.state.hedge_entries import HedgeEntry, Phase
 
 log = structlog.get_logger(__name__)
 
@@ -31,49 +28,12 @@ PERIOD_SECONDS: Final = 600.0
 """Between two questions about a job that has come back, as about other jobs that wait."""
 
 
-class SliceDecider(Protocol):
-    """Decides about slices and promised jobs that keep a place (`advisor.service.price.slice_decider`)."""
-
-    def next_stop(self, queued: QueuedJob, elapsed_seconds: float, placeholder: int) -> float | None:
-        """The stop of a job's next slice, seconds in the cloud from its start there; None: it comes back."""
-        ...
-
-    def stays(
-        self, queued: QueuedJob, elapsed_seconds: float, held_seconds: float, ran_seconds: float
-    ) -> bool:
-        """Whether a job whose slot on-premise has come runs to its end in the cloud instead.
-
-        ``held_seconds`` are those to come for which the money is held already: the rest of its slice.
-        ``ran_seconds`` are those of an earlier run in the cloud, which did not end it; 0: there was none.
-        """
-        ...
-
-    def another_stop(self, queued: QueuedJob, ran_seconds: float) -> float | None:
-        """The stop of a further run of a job that has come back, seconds there; None: it waits here."""
-        ...
-
-
 class GoingAgain:
-    """Asks the price about the jobs that wait behind their placeholders.
+    """Asks the price about the jobs that wait behind their placeholders."""
 
-    Args:
-        slices: Decides; None where the policy is not the price.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        slurm: SlurmBackend,
-        record: HedgeRecord,
-        clock: Clock,
-        slices: Callable[[], SliceDecider | None],
-    ) -> None:
-        self._settings = settings
-        self._slurm = slurm
-        self._record = record
-        self._clock = clock
-        self._slices = slices
+    def __init__(self, context: WatchContext) -> None:
+        self._settings, self._slurm = context.settings, context.slurm
+        self._record, self._clock, self._slices = context.record, context.clock, context.slices
         self._asked_at: dict[int, float] = {}  # or first seen waiting, monotonic seconds
 
     def consider(self, snapshot: ClusterSnapshot) -> None:

@@ -19,18 +19,17 @@ from advisor.decide.submission.rules import may_be_brought_back
 from advisor.model.advice import Hedge
 from advisor.model.errors import AdvisorError
 from advisor.model.job import Job
-from advisor.model.settings import Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.model.submit_limits import submit_keys
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.awaited import Awaited
 from advisor.service.hedge.bringing_back import view_of
+from advisor.service.hedge.watch_context import WatchContext
 from advisor.service.observation.advice_of_jobs import home_of, moved_by_us, own_features
 from advisor.service.observation.placeholders import placeholders_of, shape_kept, submitted_for
-from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
-from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
-from advisor.slurm.placeholders import PlaceholderRequest, Placeholders
+from advisor.service.state.hedge_entries import HedgeEntry, Phase
+from advisor.slurm.placeholders import PlaceholderRequest
 
 log = structlog.get_logger(__name__)
 
@@ -44,8 +43,6 @@ _ERRORS_FOR_ALL: Final = frozenset(
 """Codes of errors that would occur for the next job's placeholder as well."""
 
 
-AskPreempts = Callable[[Job, str], bool]
-"""Whether a job in a partition may preempt others."""
 NEVER: Final = 1e15
 """`HedgeEntry.tries_after` of a job that gets no place."""
 PLACED_ABOVE: Final = 0.5
@@ -64,21 +61,11 @@ class Placing:
         awaited: Jobs that were announced; it says when :meth:`keep_announced` is due.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        places: Placeholders,
-        record: HedgeRecord,
-        clock: Clock,
-        may_preempt: AskPreempts = lambda _job, _home: False,
-    ) -> None:
-        self._settings = settings
-        self._places = places
-        self._record = record
-        self._clock = clock
-        self._may_preempt = may_preempt
-        self.awaited = Awaited(clock)
+    def __init__(self, context: WatchContext) -> None:
+        self._settings, self._places = context.settings, context.places
+        self._record, self._clock = context.record, context.clock
+        self._may_preempt = context.may_preempt
+        self.awaited = Awaited(context.clock)
 
     # --------------------------------------------------------------------------- the whole queue
 

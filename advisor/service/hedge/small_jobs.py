@@ -8,51 +8,30 @@ if it may be requeued; otherwise it is left and counted. A wrong "small" then co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import structlog
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.submission.rules import may_be_brought_back
-from advisor.files.state_file import StateFile
-from advisor.model.settings import Settings
 from advisor.model.snapshot import RUNNING, QueuedJob
-from advisor.service.observation.poll_view import SharedView
-from advisor.service.running.clock import Clock
+from advisor.service.hedge.watch_context import WatchContext
 from advisor.service.running.isolating import for_each
 from advisor.service.state.records import RequeuedSmallJobs
-from advisor.slurm.placeholders import Placeholders
-from advisor.slurm.protocol import SlurmBackend
+from advisor.service.state.state_files import SMALL_JOBS
 
 log = structlog.get_logger(__name__)
 
-AskDivider = Callable[[int], float]
-"""Job id to the divider its class was decided with, seconds; NaN when it is unknown."""
-
 
 class SmallJobs:
-    """Requeues jobs that ran first as small and are not; ``state`` has those that were requeued."""
+    """Requeues jobs that ran first as small and are not."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        slurm: SlurmBackend,
-        places: Placeholders,
-        view: SharedView,
-        state: StateFile[RequeuedSmallJobs],
-        divider: AskDivider,
-        clock: Clock,
-    ) -> None:
-        self._settings = settings
-        self._slurm = slurm
-        self._places = places
-        self._view = view
-        self._state = state
-        self._ask_divider = divider
-        self._clock = clock
+    def __init__(self, context: WatchContext) -> None:
+        self._settings, self._slurm = context.settings, context.slurm
+        self._places, self._view, self._clock = context.places, context.view, context.clock
+        self._ask_divider = context.divider
+        self._state = SMALL_JOBS.at(context.settings.paths.state)
         self._dividers: dict[int, float] = {}
-        self._requeued = state.read().requeued
+        self._requeued = self._state.read().requeued
         self._left: set[int] = set()
         self.requeued_jobs = 0
         self.left_jobs = 0

@@ -20,30 +20,23 @@ import structlog
 from advisor.decide.hedge.stay_or_go import ends_sooner_there, stays_past_stop
 from advisor.decide.submission.rules import may_be_brought_back
 from advisor.model.advice import HedgeKind
-from advisor.model.settings import Settings
 from advisor.model.snapshot import CONFIGURING, PENDING, RUNNING, STOPPED, SUSPENDED, QueuedJob
 from advisor.service.exchange.announcing import Announced
 from advisor.service.hedge.bringing_back import BringingBack, view_of
-from advisor.service.hedge.going_again import GoingAgain, SliceDecider
-from advisor.service.hedge.placing import AskPreempts, Placing, has_place, jobs_others_wait_for
+from advisor.service.hedge.going_again import GoingAgain
+from advisor.service.hedge.placing import Placing, has_place, jobs_others_wait_for
 from advisor.service.hedge.small_jobs import SmallJobs
+from advisor.service.hedge.watch_context import WatchContext
 from advisor.service.observation.advice_of_jobs import moved_by_us
 from advisor.service.observation.placeholders import placeholders_of, was_changed
-from advisor.service.observation.poll_view import SharedView
-from advisor.service.running.clock import Clock
 from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step, UrgentTask
-from advisor.service.state.hedge_entries import HedgeEntry, HedgeRecord, Phase
-from advisor.slurm.placeholders import Placeholders
-from advisor.slurm.protocol import SlurmBackend
+from advisor.service.state.hedge_entries import HedgeEntry, Phase
 
 log = structlog.get_logger(__name__)
 
 _STOPPED: Final = frozenset({SUSPENDED, STOPPED})
 _MAY_COME_BACK: Final = frozenset({PENDING, CONFIGURING, RUNNING})
-
-AskSlowdown = Callable[[QueuedJob], float]
-"""How many times longer a job runs in the cloud than on-premise."""
 
 
 class WatchLoop:
@@ -51,45 +44,18 @@ class WatchLoop:
 
     Args:
         pause: Sleeps for some seconds; None: by the clock.
-        slices: Decides about slices; None where the policy is not the price.
     """
 
     name = "watch"
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        slurm: SlurmBackend,
-        places: Placeholders,
-        view: SharedView,
-        record: HedgeRecord,
-        small_jobs: SmallJobs,
-        clock: Clock,
-        slowdown: AskSlowdown,
-        pause: Callable[[float], None] | None = None,
-        slices: Callable[[], SliceDecider | None] = lambda: None,
-        may_preempt: AskPreempts = lambda _job, _home: False,
-    ) -> None:
-        self._slices = slices
-        self._settings = settings
-        self._places = places
-        self._view = view
-        self._record = record
-        self._small_jobs = small_jobs
-        self._slowdown = slowdown
-        self._clock = clock
-        self._placing = Placing(settings, places=places, record=record, clock=clock, may_preempt=may_preempt)
-        self._back = BringingBack(
-            settings,
-            slurm=slurm,
-            places=places,
-            record=record,
-            clock=clock,
-            pause=pause or clock.sleep,
-            between=self._placing.between,
-        )
-        self._again = GoingAgain(settings, slurm=slurm, record=record, clock=clock, slices=slices)
+    def __init__(self, context: WatchContext, *, pause: Callable[[float], None] | None = None) -> None:
+        self._settings, self._places, self._view = context.settings, context.places, context.view
+        self._record, self._clock = context.record, context.clock
+        self._slices, self._slowdown = context.slices, context.slowdown
+        self.small_jobs = SmallJobs(context)
+        self._placing = Placing(context)
+        self._back = BringingBack(context, pause=pause or context.clock.sleep, between=self._placing.between)
+        self._again = GoingAgain(context)
 
     @property
     def period_seconds(self) -> float:
@@ -108,7 +74,7 @@ class WatchLoop:
             Step("keep places", self.keep_places),
             Step("make up for delays", self._placing.make_up_for_delays),
             Step("forget", self.forget),
-            Step("small jobs", self._small_jobs.check),
+            Step("small jobs", self.small_jobs.check),
         )
 
     @property
@@ -145,8 +111,8 @@ class WatchLoop:
             "now": dict(Counter(entry.phase.value for entry in self._record.all() if has_place(entry))),
             "without": sum(not has_place(entry) for entry in self._record.all()),
             "counts": dict(self._record.counts),
-            "small_requeued": self._small_jobs.requeued_jobs,
-            "small_left": self._small_jobs.left_jobs,
+            "small_requeued": self.small_jobs.requeued_jobs,
+            "small_left": self.small_jobs.left_jobs,
         }
 
     def gauges(self) -> dict[str, tuple[float, str]]:
@@ -162,7 +128,7 @@ class WatchLoop:
                 "Slots in which the job did not start within hedge.slot_held_seconds.",
             ),
             "small_jobs_requeued": (
-                float(self._small_jobs.requeued_jobs),
+                float(self.small_jobs.requeued_jobs),
                 "Jobs put first as small and requeued as large since the start.",
             ),
         }
