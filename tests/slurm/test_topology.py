@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,8 @@ from advisor.decide.submission.capacity import choose
 from advisor.model.errors import TellAdmin
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
-from advisor.service.control.topology import TopologyFeature
+from advisor.service.control.admission import AdmissionFeature
+from advisor.service.control.connections import Connections
 from advisor.slurm.cli import CliBackend
 from advisor.slurm.commands import Commands, nodes_in_topology
 from advisor.testing.lab import Lab, LabOptions
@@ -38,8 +40,10 @@ def test_no_job_is_sent_where_slurmctld_refuses_it(switches: str, *, is_taken: b
         with lab:
             commands = Commands(Settings().paths.slurm_bin, lab.conf)
             backend, settings = CliBackend(commands), Settings()
-            feature = TopologyFeature(settings, backend, lambda: nodes_in_topology(commands), Hands().clock)
-            feature.read()
+            named = partial(nodes_in_topology, commands)
+            connections = Connections(slurm=backend, nodes_in_topology=named)
+            feature = AdmissionFeature(settings, connections, Hands().clock)
+            assert feature.runners[0].run_once()
             snapshot = backend.snapshot(0.0)
             feature.polled(cast("Any", type("", (), {"snapshot": snapshot})))
             site = feature.publish(SiteState(time=0.0, cluster=None))

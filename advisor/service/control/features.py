@@ -208,22 +208,18 @@ class Features:
 
     def _reading(self) -> Iterator[Feature]:
         """Those that only read what Slurm says, each in a thread of its own."""
-        connections, settings = self._connections, self._settings
-        slurm, clock = connections.slurm, self._shared.clock
         if self.preempting is not None:
             yield self.preempting
-        if connections.partitions_of_users is not None:
-            from advisor.service.control.associations import AssociationsFeature
+        connections = self._connections
+        asked = (
+            connections.partitions_of_users,
+            connections.limits_in_partition,
+            connections.nodes_in_topology,
+        )
+        if any(ask is not None for ask in asked):
+            from advisor.service.control.admission import AdmissionFeature
 
-            yield AssociationsFeature(settings, slurm, connections.partitions_of_users, clock)
-        if connections.limits_in_partition is not None:
-            from advisor.service.control.burst_limits import BurstLimitsFeature
-
-            yield BurstLimitsFeature(settings, slurm, connections.limits_in_partition, clock)
-        if connections.nodes_in_topology is not None:
-            from advisor.service.control.topology import TopologyFeature
-
-            yield TopologyFeature(settings, slurm, connections.nodes_in_topology, clock)
+            yield AdmissionFeature(self._settings, connections, self._shared.clock)
 
     def _asking(self) -> Asking:
         from advisor.service.waiting.asking import Asking, asking_by_socket

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from advisor.model.cluster import ClusterState
 from advisor.model.site import CloudState, SiteState
 from advisor.model.snapshot import ClusterSnapshot
-from advisor.service.running.clock import Clock
-from advisor.service.running.loops import LoopRunner, Step
-
-_UNREAD_SECONDS: Final = 5.0
+from advisor.service.running.loops import LoopRunner
 
 Gauges: TypeAlias = Mapping[str, tuple[float, str]]
 """Gauges for `/metrics`: name without the prefix ``advisor_`` to the present value and the help text."""
@@ -77,48 +74,3 @@ class Feature:
 
     def release(self) -> None:
         """Undo in Slurm what the steering loops have set, after the last round of each."""
-
-
-class ReadFirst(Feature):
-    """A feature without whose knowledge no job is sent to the cloud: slurmctld would refuse some of them.
-
-    It reads in a thread of its own, for slurmdbd may take long, and every five seconds until it succeeds.
-
-    Args:
-        step: Name of the loop's step.
-        unread: Why no job is sent there before.
-        period_seconds: How often it reads again.
-    """
-
-    name: str
-
-    def __init__(self, clock: Clock, *, step: str, unread: str, period_seconds: float) -> None:
-        self.runners = (LoopRunner(self, clock),)
-        self._step, self._unread, self._period_seconds = step, unread, period_seconds
-        self._is_read = False
-
-    @property
-    def period_seconds(self) -> float:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return self._period_seconds if self._is_read else _UNREAD_SECONDS
-
-    def steps(self) -> Sequence[Step]:
-        """See :class:`~advisor.service.running.loops.Loop`."""
-        return (Step(self._step, self.read),)
-
-    def read(self) -> None:
-        """Read once."""
-        self.ask()
-        self._is_read = True
-
-    def publish(self, site: SiteState) -> SiteState:
-        """See :class:`Feature`."""
-        return self.publish_read(site) if self._is_read else site.sending_none(self._unread)
-
-    def ask(self) -> None:
-        """Ask Slurm, and keep the answer."""
-        raise NotImplementedError
-
-    def publish_read(self, site: SiteState) -> SiteState:
-        """Publish the last answer, as `publish`."""
-        raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -12,9 +13,8 @@ from advisor.decide.submission.rules import let_in
 from advisor.model.errors import RetryLater
 from advisor.model.settings import Settings
 from advisor.model.site import SiteState
-from advisor.service.control.associations import AssociationsFeature
-from advisor.service.control.burst_limits import BurstLimitsFeature
-from advisor.service.control.topology import TopologyFeature
+from advisor.service.control.admission import AdmissionFeature
+from advisor.service.control.connections import Connections
 from advisor.slurm.accounts import partitions_of_users, preempting_qos
 from tests.decide.cases import make_job, make_settings
 from tests.service.doubles import Hands
@@ -29,13 +29,18 @@ class Said:
 
     def __init__(self, answer: str = "", enforce: str = "") -> None:
         self.answer, self.enforce, self.asked = answer, enforce, list[tuple[str, ...]]()
+        self.plugin = ""
 
     def text(self, *command: str) -> str:
         self.asked.append(command)
         return self.answer
 
     def config(self) -> Mapping[str, str]:
-        return {"ClusterName": "here", "AccountingStorageEnforce": self.enforce}
+        return {
+            "ClusterName": "here",
+            "AccountingStorageEnforce": self.enforce,
+            "TopologyPlugin": self.plugin,
+        }
 
 
 @pytest.mark.parametrize(
@@ -47,8 +52,9 @@ def test_who_has_no_association_for_the_burst_partition(
 ) -> None:
     said = cast("Any", Said(ASSOCIATIONS, enforce))
     settings = Settings.model_validate({"cluster": {"burst_partition": "burst"}})
-    feature = AssociationsFeature(settings, said, lambda name: partitions_of_users(said, name), Hands().clock)
-    feature.read()
+    connections = Connections(slurm=said, partitions_of_users=partial(partitions_of_users, said))
+    feature = AdmissionFeature(settings, connections, Hands().clock)
+    assert feature.runners[0].run_once()
     assert feature.publish(SiteState(time=100.0, cluster=None)).kept_out == kept_out
     assert all(command[-1] == "cluster=here" for command in said.asked)
     reasons = [let_in(make_job(user="ann", account=each), kept_out).reason for each in ("phys", "chem")]
@@ -60,16 +66,16 @@ def test_no_job_is_sent_there_before_it_is_known_whom_slurmctld_refuses() -> Non
         raise RetryLater("slurmdbd does not answer")
 
     said, settings, clock = cast("Any", Said("", "associations,limits")), make_settings(), Hands().clock
-    features = (
-        AssociationsFeature(settings, said, busy, clock),
-        BurstLimitsFeature(settings, said, busy, clock),
-        TopologyFeature(settings, said, busy, clock),
-    )
     site = SiteState(time=100.0, cluster=None)
-    assert all("not been read yet" in feature.publish(site).cloud.protected for feature in features)
-    said.enforce = "none"
-    for feature in features:
-        feature.read()
+    for asked in ("partitions_of_users", "limits_in_partition", "nodes_in_topology"):
+        said.enforce, said.plugin = "associations,limits", "topology/tree"
+        feature = AdmissionFeature(settings, Connections(slurm=said, **{asked: busy}), clock)
+        assert "not been read yet" in feature.publish(site).cloud.protected
+        assert not feature.runners[0].run_once()
+        assert "not been read yet" in feature.publish(site).cloud.protected
+        assert feature.period_seconds < 10.0, "and it is asked again soon"
+        said.enforce = said.plugin = "none"
+        assert feature.runners[0].run_once()
         assert feature.publish(site) == site
 
 

@@ -14,7 +14,8 @@ from advisor.decide.submission.rules import within_limits
 from advisor.model.burst_limits import BurstLimits
 from advisor.model.site import SiteState
 from advisor.model.snapshot import ClusterSnapshot, Partition
-from advisor.service.control.burst_limits import BurstLimitsFeature
+from advisor.service.control.admission import AdmissionFeature
+from advisor.service.control.connections import Connections
 from advisor.service.running.feature import Poll
 from advisor.service.submit.recent import RecentSubmissions, Submission
 from advisor.slurm.accounts import limits_in_partition
@@ -129,8 +130,9 @@ def test_a_job_that_could_not_come_home_stays(changes: dict[str, Any], limit: st
 @pytest.mark.parametrize("enforce", ["none", "associations,limits,qos"])
 def test_jobs_there_count_and_those_moved_since(enforce: str) -> None:
     said = cast("Any", Said(enforce))
-    feature = BurstLimitsFeature(make_settings(), said, partial(limits_in_partition, said), Hands().clock)
-    feature.read()
+    connections = Connections(slurm=said, limits_in_partition=partial(limits_in_partition, said))
+    feature = AdmissionFeature(make_settings(), connections, Hands().clock)
+    assert feature.runners[0].run_once()
     queue = (
         make_queued(1, partitions=("burst",), user="ann", account="phys", array_tasks=2),
         make_queued(2, user="ann", account="phys"),

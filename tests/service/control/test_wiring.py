@@ -295,9 +295,7 @@ def test_features_that_are_off_are_not_constructed_and_not_imported(tmp_path: Pa
         "PriceLoop",
         "RaisingFeature",
         "PreemptingFeature",
-        "AssociationsFeature",
-        "BurstLimitsFeature",
-        "TopologyFeature",
+        "AdmissionFeature",
         "LearnLoop",
     ]
     assert set(fields) == control.status().keys()
