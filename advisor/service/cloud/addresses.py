@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from advisor.model.scheduler import CloudScheduler
-from advisor.model.settings import Settings
+from advisor.model.settings_cloud import Ec2Settings
 from advisor.service.running.isolating import for_each
 
 UNREACHABLE: Final = "255.255.255.255"
@@ -18,30 +18,26 @@ knows the node it looks for it by name then, for ten seconds, and answers no com
 _LOOPBACK: Final = "127.0.0.1"
 
 
-class Addresses:
-    """Sets each node's address in Slurm as soon as its instance has one, before its slurmd registers."""
+def tell_addresses(
+    slurm: CloudScheduler, settings: Ec2Settings, found: Iterable[tuple[str, str]]
+) -> set[str]:
+    """Set NodeAddr of nodes whose address is known, before their slurmd registers; returns those nodes.
 
-    def __init__(self, settings: Settings, slurm: CloudScheduler) -> None:
-        self._is_loopback = settings.ec2.node_address == "loopback"
-        self._slurm = slurm
+    ``found`` holds pairs of node and private address; an empty address is not known yet.
 
-    def tell(self, found: Iterable[tuple[str, str]]) -> set[str]:
-        """Set NodeAddr of nodes whose address is known; returns those nodes.
+    Raises:
+        RetryLater: slurmctld refused at least one address; the others are set.
+    """
+    is_loopback = settings.node_address == "loopback"
+    reported = set()
 
-        ``found`` holds pairs of node and private address; an empty address is not known yet.
+    def tell_one(pair: tuple[str, str]) -> None:
+        node, private_ip = pair
+        address = _LOOPBACK if is_loopback else private_ip
+        if address:
+            # a Slurm node's host name is its own name: slurmd -N, or the instance's host name
+            slurm.update_node([node], address=address, hostname=node)
+            reported.add(node)
 
-        Raises:
-            RetryLater: slurmctld refused at least one address; the others are set.
-        """
-        reported = set()
-
-        def tell_one(pair: tuple[str, str]) -> None:
-            node, private_ip = pair
-            address = _LOOPBACK if self._is_loopback else private_ip
-            if address:
-                # a Slurm node's host name is its own name: slurmd -N, or the instance's host name
-                self._slurm.update_node([node], address=address, hostname=node)
-                reported.add(node)
-
-        for_each(found, tell_one)
-        return reported
+    for_each(found, tell_one)
+    return reported

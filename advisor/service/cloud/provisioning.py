@@ -16,7 +16,7 @@ from advisor.model.cluster import NodePower
 from advisor.model.errors import RetryLater
 from advisor.model.node_sets import fold
 from advisor.model.snapshot import PENDING, RUNNING, QueuedJob
-from advisor.service.cloud.addresses import UNREACHABLE, Addresses
+from advisor.service.cloud.addresses import UNREACHABLE, tell_addresses
 from advisor.service.cloud.asked_nodes import NOT_OURS, AskedNodes, reason_of
 from advisor.service.cloud.block_keeper import BlockKeeper
 from advisor.service.cloud.bookkeeping import Bookkeeping
@@ -71,7 +71,6 @@ class ProvisionLoop:
         self._settings, self._slurm, self._view, self._clock = settings, slurm, view, clock
         self._fleet, self._cloud, self._interruptions = context.fleet, context.cloud, context.interruptions
         self._books, self._guard = Bookkeeping(context), BudgetGuard(context, instances)
-        self._addresses = Addresses(settings, slurm)
         self._choice, self._blocks = SpotChoice(context), BlockKeeper(context)
         self.folder = folder
         self._kept, self._first = kept, first
@@ -224,7 +223,8 @@ class ProvisionLoop:
         for node in wanted:
             self._booting.setdefault(node, self._resumed_jobs.asked_at(hand_over))
         self._no_address |= {item.node for item in report.launched}
-        self._no_address -= self._addresses.tell((item.node, item.private_ip) for item in report.launched)
+        addresses = ((item.node, item.private_ip) for item in report.launched)
+        self._no_address -= tell_addresses(self._slurm, self._settings.ec2, addresses)
         for item in report.launched:
             if item.node in self._pool_of:
                 continue  # launched when this hand-over was tried before
@@ -347,7 +347,7 @@ class ProvisionLoop:
             for instance in self._fleet.instances()
             if instance.is_alive and instance.node in self._no_address and instance.node is not None
         ]
-        self._no_address -= self._addresses.tell(found)
+        self._no_address -= tell_addresses(self._slurm, self._settings.ec2, found)
 
     def watch_boots(self) -> None:
         """Measure how long nodes took to boot."""

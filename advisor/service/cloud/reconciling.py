@@ -19,7 +19,7 @@ from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
 from advisor.model.errors import TellAdmin
 from advisor.model.snapshot import PENDING, ClusterSnapshot, QueuedJob
-from advisor.service.cloud.addresses import Addresses
+from advisor.service.cloud.addresses import tell_addresses
 from advisor.service.cloud.bookkeeping import Bookkeeping
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.money import alive_by_node
@@ -76,7 +76,7 @@ class ReconcileLoop:
         self.period_seconds = context.settings.loops.reconcile_seconds
         self._fleet, self._cloud, self._clock = context.fleet, context.cloud, context.clock
         self._interruptions = context.interruptions
-        self._books, self._addresses = Bookkeeping(context), Addresses(context.settings, context.slurm)
+        self._books = Bookkeeping(context)
         self._orphans_since: dict[str, float] = {}  # instance: monotonic seconds
         self._lost_since: dict[str, float] = {}  # node: monotonic seconds
         self._unlisted_since: dict[str, float] = {}  # node: monotonic seconds
@@ -136,13 +136,14 @@ class ReconcileLoop:
         if self._settings.ec2.node_address == "loopback":
             return
         _, nodes, alive = self._pairs()
-        self._addresses.tell(
+        found = (
             (name, instance.private_ip)
             for name, instance in alive.items()
             if name in nodes
             and nodes[name].power is NodePower.POWERING_UP
             and nodes[name].address != instance.private_ip
         )
+        tell_addresses(self._slurm, self._settings.ec2, found)
 
     def terminate_orphans(self) -> None:
         """Terminate instances that have been orphans for the grace time (F12).
