@@ -78,6 +78,7 @@ RETIRED: Final[Mapping[str, str]] = MappingProxyType(
         "line",
         "capacity.spot_interruptions": "It is the constant 2 now. Delete the line",
         "matching.horizon_seconds": "It is the constant 3600 s now. Delete the line",
+        "placement.max_time_limit_factor": "It is the constant 4 now. Delete the line",
         "portfolio.judged_jobs": "It is the constant 1,000 jobs now. Delete the line",
         "size.trees": "It is the constant 80 now. Delete the line",
         "web.whatif_seconds": "It is the constant 1800 s now. Delete the line",

@@ -146,14 +146,6 @@ class PlacementSettings(Section):
         why="A job that fits its limit on-premise would otherwise be killed on slower cores.",
         expert=True,
     )
-    max_time_limit_factor: float = setting(
-        4.0,
-        "The largest factor by which a time limit is raised.",
-        why="A job that runs more than four times longer in the cloud hardly ever ends sooner there, so a "
-        "larger factor is likely to be a wrong estimate.",
-        ge=1.0,
-        expert=True,
-    )
     learn_performance_ratio: bool = setting(
         True,
         "Whether the advisor learns how many times longer jobs run in the cloud, from jobs that ran on both "

@@ -23,6 +23,8 @@ ANY: Final = ""
 _MINUTE: Final = 60.0
 _ROUNDING: Final = 1e-6
 _MB_PER_GB: Final = 1000.0
+_MAX_LIMIT_FACTOR: Final = 4.0
+"""A job that runs longer there by more than this hardly ever ends sooner: its estimate is likely wrong."""
 _RESERVED: Final = Capacity.RESERVED
 _SPOT: Final = Capacity.SPOT
 _Numbers = tuple[tuple[str, Quantity], ...]
@@ -177,7 +179,7 @@ def stretched(job: Job, settings: PlacementSettings, ratio: Ratio | None = None)
         slower = configured_slowdown(job.processors, settings)
     else:
         slower = ratio.factor * math.exp(ratio.deviation)
-    factor = min(slower, settings.max_time_limit_factor)
+    factor = min(slower, _MAX_LIMIT_FACTOR)
     minutes = math.ceil(asked * factor / _MINUTE - _ROUNDING)
     given = min(minutes * _MINUTE, settings.max_time_limit_seconds)
     return TimeLimit(asked_seconds=asked, given_seconds=given) if given > asked else None

@@ -28,7 +28,6 @@ def limit_of(
     [
         ({}, {}, 66),  # s(10) = 0.01 * 10 + 1: exactly 66 minutes, not 67 by rounding
         ({"processors": 1}, {}, 61),  # 60.6 minutes: Slurm counts whole ones
-        ({}, {"max_time_limit_factor": 1.05}, 63),
         ({}, {"max_time_limit_seconds": 3800.0}, 3800 / 60),
     ],
 )
@@ -89,9 +88,10 @@ def test_a_damaged_limit_is_none(text: str) -> None:
     assert recorded.time_limit is None
 
 
-def test_a_learned_ratio_counts_with_one_deviation_of_its_logarithm() -> None:
+@pytest.mark.parametrize(("deviation", "factor"), [(0.6, 1.5 * math.exp(0.6)), (2.0, 4.0)])  # at most 4
+def test_a_learned_ratio_counts_with_one_deviation_of_its_logarithm(deviation: float, factor: float) -> None:
     job = make_job(processors=1, requested_time=36_000.0, explicit_time_limit=True)
-    learned = PerformanceRatios(overhead=0.0, baseline=1.5, deviation=0.6, jobs=9)
+    learned = PerformanceRatios(overhead=0.0, baseline=1.5, deviation=deviation, jobs=9)
     limit = ask(job, ratios=learned).time_limit
     assert limit is not None
-    assert limit.given_seconds == 60.0 * math.ceil(600.0 * 1.5 * math.exp(0.6))
+    assert limit.given_seconds == 60.0 * math.ceil(600.0 * factor)
