@@ -33,14 +33,10 @@ from advisor.model.cluster import ClusterState
 from advisor.model.errors import TellAdmin
 from advisor.model.job import JobOutcome
 from advisor.model.machine import Machine
-from advisor.model.settings import (
-    BudgetSettings,
-    ClusterSettings,
-    PathSettings,
-    RuleSettings,
-    Settings,
-    SubmitSettings,
-)
+from advisor.model.settings import ClusterSettings, PathSettings, Settings
+from advisor.model.settings_decision import RuleSettings
+from advisor.model.settings_price import BudgetSettings
+from advisor.model.settings_service import SubmitSettings
 from advisor.model.site import CloudState, PerformanceRatios, Price, Ratio, Room, SiteState
 from advisor.model.table import JobTable
 from advisor.predict.knn.features import Encoder

@@ -19,7 +19,8 @@ from advisor.decide.submission.advise import advise
 from advisor.model.advice import Capacity, Mode, Placement
 from advisor.model.cluster import ClusterState
 from advisor.model.job import Job
-from advisor.model.settings import ClusterSettings, PlacementSettings, Settings
+from advisor.model.settings import ClusterSettings, Settings
+from advisor.model.settings_decision import PlacementSettings
 from advisor.model.site import CloudState, SiteState
 from advisor.papers.cluster.demand import demand_of
 from advisor.papers.cluster.engine import simulate

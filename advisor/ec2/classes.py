@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.model.errors import BadInput
 from advisor.model.node_sets import expand
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 
 def class_of_nodes(settings: Ec2Settings) -> dict[str, str]:

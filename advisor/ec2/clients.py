@@ -15,7 +15,7 @@ import botocore.session
 from botocore.config import Config
 
 from advisor.ec2.errors import ask
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 _CONNECT_SECONDS: Final = 5
 _READ_SECONDS: Final = 30  # longer than SQS's long polls, which last 20

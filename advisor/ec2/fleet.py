@@ -33,7 +33,7 @@ from advisor.ec2.tags import CLUSTER_TAG
 from advisor.ec2.terminating import terminate
 from advisor.model.advice import Capacity
 from advisor.model.errors import TellAdmin
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 __all__ = ["Fleet", "LaunchReport", "Launched", "Refuse"]
 

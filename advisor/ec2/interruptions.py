@@ -23,7 +23,7 @@ from advisor.ec2.clients import client, rows_of
 from advisor.ec2.errors import ask
 from advisor.ec2.tags import CLUSTER_TAG, has_tags
 from advisor.model.errors import AdvisorError
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 _LONG_POLL_SECONDS: Final = 5  # short, so that the service stops soon; a message ends the wait at once
 _MESSAGES: Final = 10  # SQS's limit

@@ -19,7 +19,7 @@ from advisor.ec2.reports import LaunchReport
 from advisor.ec2.requests import user_data
 from advisor.ec2.tags import batches
 from advisor.model.advice import Capacity
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 _LAUNCH_BATCH: Final = 500
 

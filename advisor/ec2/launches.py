@@ -34,7 +34,7 @@ from advisor.ec2.tags import CLUSTER_TAG, INTENT_TAG, NODE_TAG
 from advisor.ec2.templates import GONE, Templates
 from advisor.files import fence
 from advisor.model.advice import Capacity
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 SETTLING_SECONDS: Final = 300.0
 """The longest time until EC2 lists a new instance."""

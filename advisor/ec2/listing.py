@@ -9,7 +9,7 @@ from advisor.ec2.clients import client
 from advisor.ec2.errors import ask
 from advisor.ec2.instances import as_instance
 from advisor.ec2.tags import CLUSTER_TAG, has_tags
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 
 def described(ec2: Any, tags: Mapping[str, str]) -> list[Mapping[str, Any]]:

@@ -20,7 +20,7 @@ from advisor.ec2.errors import FailureClass
 from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
 from advisor.model.node_classes import ClosedCapacity
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 FIRST_PAUSE_SECONDS: Final = 180.0
 MAX_PAUSE_SECONDS: Final = 1800.0

@@ -22,7 +22,7 @@ from advisor.ec2.pools import Pool, instance_types
 from advisor.files.field_types import Amount
 from advisor.files.state_file import StateFile
 from advisor.model.advice import Capacity
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 _PRICE_LIST_REGION: Final = "us-east-1"  # the price list of every region is served from here
 

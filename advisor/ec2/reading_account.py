@@ -22,7 +22,7 @@ from advisor.ec2.quotas import quota_code
 from advisor.ec2.tags import CLUSTER_TAG, has_tags
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 LINUX: Final = frozenset({"Linux/UNIX", "Linux/UNIX (Amazon VPC)"})
 _PLANS_REGION: Final = "us-east-1"  # Savings Plans of every region are served from here

@@ -13,7 +13,7 @@ from advisor.ec2.pools import Target
 from advisor.ec2.tags import CLUSTER_TAG, INTENT_TAG, node_tags
 from advisor.model.advice import Capacity
 from advisor.model.errors import TellAdmin
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 # IMDSv2 only: a forged request from a job must not reach the instance role's credentials.
 METADATA: Final = {"HttpTokens": "required", "HttpEndpoint": "enabled", "InstanceMetadataTags": "enabled"}

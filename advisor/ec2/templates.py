@@ -16,7 +16,7 @@ from typing import Any, Final
 from advisor.ec2.errors import Failure, answer_or_failure
 from advisor.ec2.requests import METADATA, user_data
 from advisor.ec2.tags import CLUSTER_TAG
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 _EXISTS: Final = "InvalidLaunchTemplateName.AlreadyExistsException"
 GONE: Final = "InvalidLaunchTemplateName.NotFoundException"

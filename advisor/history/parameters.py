@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.history.models import ModelStore
 from advisor.model.errors import BadInput, UseFallback
-from advisor.model.settings import EstimatorSettings
+from advisor.model.settings_learning import EstimatorSettings
 from advisor.model.site import Cutoff
 from advisor.predict.knn.features import FeatureSchema
 from advisor.predict.knn.known import TARGETS, Target

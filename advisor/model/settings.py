@@ -27,29 +27,6 @@ from advisor.model.settings_promise import PromiseSettings
 from advisor.model.settings_section import Section, setting
 from advisor.model.settings_service import LoopSettings, SubmitSettings, WebSettings
 
-__all__ = [
-    "AcquirerSettings",
-    "BudgetSettings",
-    "CapacitySettings",
-    "ClusterSettings",
-    "Ec2Settings",
-    "EstimatorSettings",
-    "HedgeSettings",
-    "LoopSettings",
-    "MatchingSettings",
-    "NoticeSettings",
-    "PathSettings",
-    "PlacementSettings",
-    "PortfolioSettings",
-    "RuleSettings",
-    "Settings",
-    "SizeSettings",
-    "SubmitSettings",
-    "WaitingSettings",
-    "WebSettings",
-]
-
-
 DEFAULT_CLUSTER_NAME: Final = "cluster"
 Policy: TypeAlias = Literal["price", "cunha2017", "zrigui2022", "ambati2021", "deng2013", "agarwal2023"]
 """The rule that decides about jobs and nodes (`advisor.decide.submission.policy`)."""

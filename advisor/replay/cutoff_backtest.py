@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from advisor.model.settings import PlacementSettings
+from advisor.model.settings_decision import PlacementSettings
 from advisor.model.site import Cutoff
 from advisor.model.table import JobTable
 from advisor.predict.knn.features import Encoder

@@ -22,7 +22,8 @@ import tomlkit
 
 from advisor.config.hook import hook_settings
 from advisor.model.errors import RetryLater
-from advisor.model.settings import PathSettings, Settings, SubmitSettings
+from advisor.model.settings import PathSettings, Settings
+from advisor.model.settings_service import SubmitSettings
 from advisor.testing.ec2 import Ec2Emulator
 from advisor.testing.hypervisor import Hypervisor
 from advisor.testing.lab import Lab, LabOptions

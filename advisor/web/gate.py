@@ -15,7 +15,7 @@ from typing import Final
 
 from starlette.requests import Request
 
-from advisor.model.settings import WebSettings
+from advisor.model.settings_service import WebSettings
 from advisor.web.persons import Person, role_of
 
 COOKIE: Final = "advisor_session"

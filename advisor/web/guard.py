@@ -10,7 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from advisor.model.settings import WebSettings
+from advisor.model.settings_service import WebSettings
 
 MAX_BODY_BYTES: Final = 16 * 1024
 _MAX_TARGET_BYTES: Final = 4096

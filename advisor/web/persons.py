@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from advisor.model.settings import WebSettings
+from advisor.model.settings_service import WebSettings
 
 OPEN: Final = ("/static/", "/signin")
 """Beginnings of addresses that are answered without signing in."""

@@ -13,7 +13,7 @@ import uvicorn
 
 from advisor.config.loading import LoadedSettings
 from advisor.model.errors import BadInput
-from advisor.model.settings import WebSettings
+from advisor.model.settings_service import WebSettings
 from advisor.service.exchange.socket_file import passed_by_systemd
 from advisor.service.running.notify import Notifier
 from advisor.web.app import create_app

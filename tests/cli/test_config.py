@@ -249,7 +249,8 @@ def test_what_the_hook_is_told_needs_its_file_written_anew():
     """Each setting that changes what the hook is told is known to `config set`."""
     from advisor.config.editing import to_take_effect
     from advisor.config.hook import hook_values
-    from advisor.model.settings import Settings, SubmitSettings
+    from advisor.model.settings import Settings
+    from advisor.model.settings_service import SubmitSettings
 
     told = hook_values(Settings())
     values = {

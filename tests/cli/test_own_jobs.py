@@ -18,7 +18,8 @@ from advisor.model.advice import Advice, Mode, Placement
 from advisor.model.errors import BadInput
 from advisor.model.job import Job, JobOutcome, JobState
 from advisor.model.machine import Machine, Subset
-from advisor.model.settings import ClusterSettings, HedgeSettings, PathSettings, Settings
+from advisor.model.settings import ClusterSettings, PathSettings, Settings
+from advisor.model.settings_hedge import HedgeSettings
 from advisor.model.site import PerformanceRatios, Ratio, SiteState
 from advisor.model.table import JobTable
 from advisor.predict.run_times.job_numbers import JobNumbers

@@ -14,7 +14,7 @@ from advisor.ec2.prices import PriceCache, Prices, Quote, TypePrices, cheapest_f
 from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
 from advisor.model.advice import Capacity
 from advisor.model.errors import BadInput
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 from advisor.service.state.state_files import PRICES
 
 pytestmark = pytest.mark.ec2

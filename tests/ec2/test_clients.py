@@ -9,7 +9,7 @@ import pytest
 from advisor.ec2.clients import client
 from advisor.ec2.errors import ask
 from advisor.model.errors import TellAdmin
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 from advisor.testing.ec2 import Ec2Emulator
 
 pytestmark = pytest.mark.ec2

@@ -23,7 +23,8 @@ from advisor.ec2.tags import CLUSTER_TAG, NODE_TAG
 from advisor.ec2.templates import template_data
 from advisor.model.advice import Capacity
 from advisor.model.errors import TellAdmin
-from advisor.model.settings import Ec2Settings, Settings
+from advisor.model.settings import Settings
+from advisor.model.settings_cloud import Ec2Settings
 from advisor.service.admin import doctor_cloud
 from advisor.service.admin.doctor import Level
 from advisor.service.admin.doctor_cloud import examine_cloud

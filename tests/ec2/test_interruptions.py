@@ -16,7 +16,7 @@ from advisor.ec2.fleet import Fleet
 from advisor.ec2.interruptions import Interruptions, Notice, NoticeKind, parse
 from advisor.model.advice import Capacity
 from advisor.model.errors import AdvisorError, RetryLater
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 from advisor.testing.ec2 import Ec2Emulator
 
 SPOT = {"burst1": Capacity.SPOT, "burst2": Capacity.SPOT}

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from advisor.config.hook import hook_settings
-from advisor.model.settings import PathSettings, Settings, SubmitSettings
+from advisor.model.settings import PathSettings, Settings
+from advisor.model.settings_service import SubmitSettings
 from advisor.service.exchange import protocol
 from advisor.service.exchange.protocol import AdviseRequest
 from tests.hooks.answers import answer_to

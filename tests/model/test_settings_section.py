@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 
 from advisor.model.advice import Mode
-from advisor.model.settings import (
-    BudgetSettings,
-    ClusterSettings,
-    PathSettings,
-    PlacementSettings,
-    Settings,
-    WebSettings,
-)
+from advisor.model.settings import ClusterSettings, PathSettings, Settings
+from advisor.model.settings_decision import PlacementSettings
+from advisor.model.settings_price import BudgetSettings
 from advisor.model.settings_section import Section, for_reading
+from advisor.model.settings_service import WebSettings
 
 
 def all_values(section: Any, fields: type[Section], path: str = "") -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from advisor.model.advice import Mode
-from advisor.model.settings import ClusterSettings, Ec2Settings, Policy, Settings
+from advisor.model.settings import ClusterSettings, Policy, Settings
+from advisor.model.settings_cloud import Ec2Settings
 from advisor.model.table import JobTable
 from advisor.papers.cluster.demand import demand_of
 from advisor.papers.cluster.engine import simulate

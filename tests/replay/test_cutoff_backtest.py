@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from advisor.history.parameters import untuned_of
-from advisor.model.settings import EstimatorSettings, PlacementSettings
+from advisor.model.settings_decision import PlacementSettings
+from advisor.model.settings_learning import EstimatorSettings
 from advisor.model.site import Cutoff
 from advisor.predict.knn.features import CUNHA_TABLE_I, Encoder
 from advisor.predict.knn.tracker import states_of

@@ -7,15 +7,11 @@ from pathlib import Path
 
 from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model.advice import Advice, Answer, Capacity, Mode, Placement, Quantity, Question, Verdict
-from advisor.model.settings import (
-    BudgetSettings,
-    ClusterSettings,
-    Ec2Settings,
-    LoopSettings,
-    PathSettings,
-    Settings,
-)
+from advisor.model.settings import ClusterSettings, PathSettings, Settings
 from advisor.model.settings_classes import NodeClass
+from advisor.model.settings_cloud import Ec2Settings
+from advisor.model.settings_price import BudgetSettings
+from advisor.model.settings_service import LoopSettings
 from advisor.service.control.polling import PollLoop
 from advisor.service.running.loops import Step
 from tests.service.cloud_rules import CLUSTER, GRACE_SECONDS, USD_PER_HOUR

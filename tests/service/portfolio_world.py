@@ -11,13 +11,9 @@ from advisor.history.store import HistoryStore
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
 from advisor.model.job import Job
-from advisor.model.settings import (
-    BudgetSettings,
-    ClusterSettings,
-    PathSettings,
-    PortfolioSettings,
-    Settings,
-)
+from advisor.model.settings import ClusterSettings, PathSettings, Settings
+from advisor.model.settings_nodes import PortfolioSettings
+from advisor.model.settings_price import BudgetSettings
 from advisor.model.snapshot import PENDING, RUNNING, ClusterSnapshot, Partition, QueuedJob
 from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state

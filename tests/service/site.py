@@ -13,19 +13,13 @@ from advisor.model.advice import Mode
 from advisor.model.cluster import ClusterState
 from advisor.model.estimate import Estimate, Estimates, SizeEstimate
 from advisor.model.job import Job
-from advisor.model.settings import (
-    BudgetSettings,
-    CapacitySettings,
-    ClusterSettings,
-    HedgeSettings,
-    PathSettings,
-    Policy,
-    RuleSettings,
-    Settings,
-    SubmitSettings,
-    WaitingSettings,
-)
+from advisor.model.settings import ClusterSettings, PathSettings, Policy, Settings
+from advisor.model.settings_cloud import CapacitySettings
+from advisor.model.settings_decision import RuleSettings, WaitingSettings
+from advisor.model.settings_hedge import HedgeSettings
+from advisor.model.settings_price import BudgetSettings
 from advisor.model.settings_promise import PromiseSettings
+from advisor.model.settings_service import SubmitSettings
 from advisor.model.site import CloudState, SiteState
 from advisor.service.exchange.protocol import VERSION, AdviseRequest
 from advisor.service.exchange.snapshot import Snapshot

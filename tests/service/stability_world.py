@@ -25,17 +25,11 @@ from advisor.ec2.pools import UnavailablePools
 from advisor.ec2.prices import Prices
 from advisor.model.advice import Mode
 from advisor.model.node_sets import expand
-from advisor.model.settings import (
-    AcquirerSettings,
-    BudgetSettings,
-    ClusterSettings,
-    Ec2Settings,
-    LoopSettings,
-    MatchingSettings,
-    PathSettings,
-    Policy,
-    Settings,
-)
+from advisor.model.settings import ClusterSettings, PathSettings, Policy, Settings
+from advisor.model.settings_cloud import Ec2Settings
+from advisor.model.settings_nodes import AcquirerSettings, MatchingSettings
+from advisor.model.settings_price import BudgetSettings
+from advisor.model.settings_service import LoopSettings
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.interrupting import InterruptionLoop
 from advisor.service.cloud.listening import NoticeLoop

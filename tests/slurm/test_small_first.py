@@ -16,7 +16,8 @@ import pytest
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.history.store import HistoryStore
 from advisor.model.job import Job, JobOutcome
-from advisor.model.settings import Settings, SizeSettings
+from advisor.model.settings import Settings
+from advisor.model.settings_learning import SizeSettings
 from advisor.service.admin.doctor import Level
 from advisor.service.admin.doctor_slurm import SlurmExamination
 from advisor.slurm.cli import CliBackend

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from advisor.ec2.prices import PriceCache
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 from advisor.service.state.state_files import PRICES
 from advisor.testing.manual_clock import ManualClock
 from advisor.testing.memory_ec2 import MemoryEc2

@@ -18,7 +18,7 @@ import pytest
 from advisor.cli.context import settings_of
 from advisor.cli.main import run
 from advisor.model.errors import BadInput
-from advisor.model.settings import WebSettings
+from advisor.model.settings_service import WebSettings
 from advisor.web.links import Links
 from advisor.web.run import listen
 from tests.web.conftest import ADMIN, COMMAND

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
-from advisor.model.settings import WebSettings
+from advisor.model.settings_service import WebSettings
 from advisor.web.gate import COOKIE, Gate
 from advisor.web.links import Links
 from advisor.web.persons import Person, Role, role_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from advisor.model.settings import WebSettings
+from advisor.model.settings_service import WebSettings
 from advisor.web import site as site_module
 from advisor.web.guard import name_of, own_names
 from tests.web.conftest import ADDRESS, Ask

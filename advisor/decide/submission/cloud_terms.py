@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from advisor.model.advice import Capacity, Quantity, TimeLimit
 from advisor.model.data_words import DataNeed, data_of, size_gb
 from advisor.model.job import Job, family
-from advisor.model.settings import PlacementSettings, Settings
+from advisor.model.settings import Settings
+from advisor.model.settings_decision import PlacementSettings
 from advisor.model.site import CloudState, PerformanceRatios, Price, Ratio, Room
 
 ANY: Final = ""

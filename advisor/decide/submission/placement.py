@@ -23,7 +23,7 @@ from advisor.decide.explanation.reasons import Reason
 from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.model.advice import Answer, Quantity, Question, Verdict
 from advisor.model.estimate import Estimate, Estimates
-from advisor.model.settings import PlacementSettings
+from advisor.model.settings_decision import PlacementSettings
 from advisor.model.site import Cutoff, Ratio
 
 _FASTER: Final = Question.FASTER

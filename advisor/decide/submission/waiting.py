@@ -21,7 +21,8 @@ from advisor.model.advice import Answer, Capacity, Hedge, Quantity, Question, Ve
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import Job
 from advisor.model.periods import payer_words
-from advisor.model.settings import BudgetSettings, WaitingSettings
+from advisor.model.settings_decision import WaitingSettings
+from advisor.model.settings_price import BudgetSettings
 from advisor.model.site import CloudState
 
 _QUESTION: Final = Question.WORTH_PAYING

@@ -6,7 +6,7 @@ import numpy as np
 
 from advisor.arrays import Bools
 from advisor.decide.submission.cloud_terms import configured_slowdown
-from advisor.model.settings import PlacementSettings
+from advisor.model.settings_decision import PlacementSettings
 from advisor.model.table import JobTable
 from advisor.papers.placement.forecast_rows import ForecastColumns, estimates_at
 from advisor.papers.placement.proven import ProvenCase, candidate_chance, proven, worst_seconds

@@ -24,7 +24,9 @@ from advisor.model.advice import Placement
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimates
 from advisor.model.job import Job
-from advisor.model.settings import ClusterSettings, EstimatorSettings, PlacementSettings, Settings
+from advisor.model.settings import ClusterSettings, Settings
+from advisor.model.settings_decision import PlacementSettings
+from advisor.model.settings_learning import EstimatorSettings
 from advisor.model.site import Cutoff, SiteState
 from advisor.model.table import JobTable
 from advisor.papers.placement.forecast_rows import COVERAGE, ForecastColumns, ForecastOptions, forecast_rows

@@ -18,7 +18,7 @@ from advisor.decide.submission.waiting import WaitingCase, choice
 from advisor.decide.submission.waiting_policy import SPECULATES, WAITS
 from advisor.model.advice import Capacity, Hedge, HedgeKind
 from advisor.model.estimate import Estimates
-from advisor.model.settings import WaitingSettings
+from advisor.model.settings_decision import WaitingSettings
 from advisor.replay.closed_loop.neighbours import GENERATIONS, Neighbours
 from advisor.replay.closed_loop.world import Policy, World
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from advisor.decide.submission.placement import as_case, published
 from advisor.model.advice import Verdict
-from advisor.model.settings import PlacementSettings
+from advisor.model.settings_decision import PlacementSettings
 from advisor.model.site import Cutoff
 from advisor.replay.closed_loop.neighbours import GENERATIONS, Neighbours
 from advisor.replay.closed_loop.world import Policy, World, WorldOptions

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from advisor.model.errors import BadInput
-from advisor.model.settings import WaitingSettings
+from advisor.model.settings_decision import WaitingSettings
 from advisor.model.site import Cutoff
 from advisor.replay.closed_loop.ambati2021 import PUBLISHED, Ambati2021
 from advisor.replay.closed_loop.cunha2017 import Cunha2017

@@ -17,7 +17,8 @@ from advisor.model.periods import (
     period_now,
     user_name,
 )
-from advisor.model.settings import BudgetSettings, Settings
+from advisor.model.settings import Settings
+from advisor.model.settings_price import BudgetSettings
 from advisor.service.admin.cloud_written import spend_written
 from advisor.service.exchange import status_file
 from advisor.service.state.budget_records import SpendingLimit, limits_of

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from advisor.model.errors import BadInput, RetryLater
-from advisor.model.settings import NoticeSettings
+from advisor.model.settings_notices import NoticeSettings
 from advisor.service.admin.notices import Notice
 
 _TIMEOUT_SECONDS: Final = 10.0

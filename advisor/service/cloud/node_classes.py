@@ -9,7 +9,7 @@ from advisor.ec2.classes import instance_types_of
 from advisor.ec2.prices import Prices
 from advisor.model.cluster import Node
 from advisor.model.node_classes import NodeClassState, ReservedUntil
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 from advisor.service.observation.site_view import nodes_with
 from advisor.service.state.cloud_record import AskClosedOptions
 

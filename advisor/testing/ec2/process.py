@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from advisor.ec2.clients import client
 from advisor.model.errors import TellAdmin
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 5.0

@@ -16,7 +16,7 @@ from advisor.decide.submission.cloud_terms import configured_slowdown
 from advisor.decide.submission.policy import AMBATI_SHORT_SECONDS, AMBATI_WAIT_SECONDS
 from advisor.model.advice import Capacity, Mode, Placement, Verdict
 from advisor.model.estimate import Estimate, Estimates, SizeEstimate
-from advisor.model.settings import SizeSettings
+from advisor.model.settings_learning import SizeSettings
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
 
 seconds = st.one_of(st.floats(0, 1e7), st.sampled_from([math.nan, math.inf, 0.0]))

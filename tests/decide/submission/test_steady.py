@@ -10,7 +10,8 @@ import pytest
 from advisor.decide.submission.capacity import preferred_survivors
 from advisor.model.estimate import Estimate, Estimates
 from advisor.model.job import Job
-from advisor.model.settings import MatchingSettings, Settings
+from advisor.model.settings import Settings
+from advisor.model.settings_nodes import MatchingSettings
 from advisor.model.site import CloudState
 
 ON = Settings(matching=MatchingSettings(enabled=True, long_job_seconds=1800.0))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.model.settings import PlacementSettings
+from advisor.model.settings_decision import PlacementSettings
 from advisor.model.table import JobTable
 from advisor.papers.forests.distribution import BINS
 from advisor.papers.placement.forecast_rows import ForecastColumns

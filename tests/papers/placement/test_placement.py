@@ -12,7 +12,7 @@ import pytest
 from advisor.history.swf import read_table
 from advisor.model.errors import BadInput
 from advisor.model.estimate import Estimate, Estimates
-from advisor.model.settings import PlacementSettings
+from advisor.model.settings_decision import PlacementSettings
 from advisor.model.table import JobTable
 from advisor.papers.forests.distribution import ForestSettings
 from advisor.papers.placement import placement

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from advisor.model.estimate import Estimate
-from advisor.model.settings import PlacementSettings
+from advisor.model.settings_decision import PlacementSettings
 from advisor.papers.placement.proven import (
     ProvenCase,
     candidate_chance,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.model.settings import WaitingSettings
+from advisor.model.settings_decision import WaitingSettings
 from advisor.model.table import JobTable
 from advisor.replay.closed_loop.ambati2021 import Ambati2021
 from advisor.replay.closed_loop.cunha2017 import Cunha2017

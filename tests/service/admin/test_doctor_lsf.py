@@ -7,7 +7,8 @@ from pathlib import Path
 from advisor.config import LoadedSettings, load
 from advisor.history.models import ModelStore
 from advisor.history.parameters import untuned_of
-from advisor.model.settings import EstimatorSettings, Settings
+from advisor.model.settings import Settings
+from advisor.model.settings_learning import EstimatorSettings
 from advisor.predict.knn.features import CUNHA_TABLE_I
 from advisor.predict.knn.predictor import Predictor
 from advisor.service.admin.doctor import Diagnosis, examine_service

@@ -13,7 +13,8 @@ import pytest
 from advisor.model.advice import Mode
 from advisor.model.cluster import Node
 from advisor.model.errors import RetryLater
-from advisor.model.settings import CapacitySettings, ClusterSettings, PathSettings, Settings
+from advisor.model.settings import ClusterSettings, PathSettings, Settings
+from advisor.model.settings_cloud import CapacitySettings
 from advisor.model.snapshot import ClusterSnapshot, Partition, Reservation
 from advisor.service.admin.doctor import Diagnosis, Level
 from advisor.service.admin.doctor_hook import HOOK_DEFAULTS

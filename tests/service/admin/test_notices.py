@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from advisor.model.errors import BadInput, RetryLater
 from advisor.model.periods import period_span
-from advisor.model.settings import NoticeSettings
+from advisor.model.settings_notices import NoticeSettings
 from advisor.service.admin.notice_delivery import deliver
 from advisor.service.admin.notices import WAIT_SECONDS, Condition, Notice, conditions, decide
 from advisor.service.admin.since import clock_text

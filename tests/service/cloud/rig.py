@@ -16,7 +16,8 @@ from advisor.ec2.errors import Failure, FailureClass
 from advisor.model.advice import Advice, Answer, Capacity, Mode, Placement, Question, TimeLimit, Verdict
 from advisor.model.cluster import Node, NodePower
 from advisor.model.node_sets import expand
-from advisor.model.settings import ClusterSettings, Ec2Settings, Settings
+from advisor.model.settings import ClusterSettings, Settings
+from advisor.model.settings_cloud import Ec2Settings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.provisioning import ProvisionLoop

@@ -11,7 +11,8 @@ import pytest
 from advisor.ec2.interruptions import Notice, NoticeKind, Received
 from advisor.model.advice import Mode
 from advisor.model.cluster import Node
-from advisor.model.settings import ClusterSettings, PromiseSettings, Settings
+from advisor.model.settings import ClusterSettings, Settings
+from advisor.model.settings_promise import PromiseSettings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.interrupting import InterruptionLoop

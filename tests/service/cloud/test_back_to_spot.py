@@ -11,7 +11,8 @@ import pytest
 from advisor.ec2.account import Account, ReservedInstances
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node
-from advisor.model.settings import CapacitySettings, Settings
+from advisor.model.settings import Settings
+from advisor.model.settings_cloud import CapacitySettings
 from advisor.model.snapshot import QueuedJob
 from advisor.service.cloud.back_to_spot import BackToSpot
 from tests.service.cloud.rig import Rig, comment, rig

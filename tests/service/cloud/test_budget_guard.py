@@ -11,7 +11,9 @@ import pytest
 
 from advisor.ec2.account import Account, Reservation, ReservedInstances
 from advisor.model.advice import Capacity, TimeLimit
-from advisor.model.settings import BudgetSettings, CapacitySettings, PortfolioSettings
+from advisor.model.settings_cloud import CapacitySettings
+from advisor.model.settings_nodes import PortfolioSettings
+from advisor.model.settings_price import BudgetSettings
 from advisor.service.cloud.bookkeeping import Bookkeeping
 from advisor.service.cloud.budget_guard import BudgetGuard
 from advisor.service.control.polling import PollLoop

@@ -13,14 +13,10 @@ import pytest
 
 from advisor.ec2.reading_account import AccountCache
 from advisor.model.errors import RetryLater
-from advisor.model.settings import (
-    AcquirerSettings,
-    Ec2Settings,
-    HedgeSettings,
-    PathSettings,
-    PortfolioSettings,
-    Settings,
-)
+from advisor.model.settings import PathSettings, Settings
+from advisor.model.settings_cloud import Ec2Settings
+from advisor.model.settings_hedge import HedgeSettings
+from advisor.model.settings_nodes import AcquirerSettings, PortfolioSettings
 from advisor.model.site import CloudState, SiteState
 from advisor.model.snapshot import ClusterSnapshot
 from advisor.service.cloud.interrupting import SpotParts

@@ -13,7 +13,8 @@ import pytest
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
 from advisor.model.errors import RetryLater
-from advisor.model.settings import LoopSettings, Settings
+from advisor.model.settings import Settings
+from advisor.model.settings_service import LoopSettings
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.observation.accounting import SOURCE
 from advisor.service.running.clock import Clock

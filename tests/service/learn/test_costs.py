@@ -17,7 +17,8 @@ from advisor.history.store import HistoryStore
 from advisor.model.advice import Advice, Capacity, Mode, Placement
 from advisor.model.bill import midnight
 from advisor.model.job import Job
-from advisor.model.settings import Ec2Settings, Settings
+from advisor.model.settings import Settings
+from advisor.model.settings_cloud import Ec2Settings
 from advisor.model.snapshot import ClusterSnapshot, QueuedJob
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.observation.poll_view import SharedView

@@ -19,7 +19,8 @@ from advisor.history.store import HistoryStore
 from advisor.model.cluster import ClusterState
 from advisor.model.estimate import Estimate
 from advisor.model.job import Job, JobOutcome
-from advisor.model.settings import EstimatorSettings, PathSettings, Settings
+from advisor.model.settings import PathSettings, Settings
+from advisor.model.settings_learning import EstimatorSettings
 from advisor.model.site import Cutoff
 from advisor.predict.knn.features import CUNHA_TABLE_I
 from advisor.predict.knn.parameters import KnnParameters

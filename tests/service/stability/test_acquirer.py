@@ -13,7 +13,7 @@ from advisor.ec2.account import Account, Reservation
 from advisor.ec2.errors import FailureClass
 from advisor.ec2.pools import FIRST_PAUSE_SECONDS, QUOTA_PAUSE_SECONDS, Pool
 from advisor.model.advice import Capacity
-from advisor.model.settings import CapacitySettings
+from advisor.model.settings_cloud import CapacitySettings
 from advisor.service.cloud.cloud_context import CloudContext
 from advisor.service.cloud.provisioning import ProvisionLoop
 from advisor.service.exchange.handover import HandoverFolder, decode

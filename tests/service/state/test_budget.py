@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from advisor.model.bill import PaidTime
 from advisor.model.errors import TellAdmin
 from advisor.model.periods import period_span
-from advisor.model.settings import BudgetSettings, Settings
+from advisor.model.settings import Settings
+from advisor.model.settings_price import BudgetSettings
 from advisor.service.state.budget import SpendingBudget
 from advisor.service.state.budget_records import LaunchRequest, RunningNode, SpendingLimit, limits_of
 from advisor.service.state.state_files import BUDGET

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from advisor.ec2.pools import Pool, UnavailablePools
 from advisor.model.advice import Capacity
-from advisor.model.settings import Ec2Settings
+from advisor.model.settings_cloud import Ec2Settings
 from advisor.predict.survival.pool_survival import Life, losses_of
 from advisor.service.state.life_record import LifeRecord
 from advisor.service.state.records import EndedLife, Lives

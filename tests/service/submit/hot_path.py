@@ -22,7 +22,7 @@ from advisor.decide.price import slices
 from advisor.decide.submission import priced
 from advisor.model.job import Job, JobOutcome
 from advisor.model.machine import Machine
-from advisor.model.settings import BudgetSettings
+from advisor.model.settings_price import BudgetSettings
 from advisor.model.site import PerformanceRatios, Price, Room
 from advisor.predict.run_times.run_times import RunTimesOfJobs
 from advisor.predict.size.size_features import FEATURE_NAMES

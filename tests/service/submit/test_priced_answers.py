@@ -18,7 +18,8 @@ from advisor.model.advice import HedgeKind, Placement
 from advisor.model.estimate import Estimate
 from advisor.model.job import Job, JobOutcome
 from advisor.model.machine import Machine
-from advisor.model.settings import BudgetSettings, PromiseSettings
+from advisor.model.settings_price import BudgetSettings
+from advisor.model.settings_promise import PromiseSettings
 from advisor.model.site import Price
 from advisor.predict.run_times.grid import BINS, GRID, bin_of
 from advisor.predict.run_times.run_times import RunTimesOfJobs, estimate_of
