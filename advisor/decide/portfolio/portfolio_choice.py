@@ -5,7 +5,6 @@ The replay of a log and the live loop both use it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -114,24 +113,16 @@ class Chooser:
         }
 
     def remember(self, plain: Mapping[str, Any]) -> bool:
-        """Restore past choices; False, with nothing changed, where they do not fit the portfolio."""
+        """Restore past choices; False, with nothing changed, where they are of another portfolio."""
         selector = self._selector
-        sets = [plain.get(name) for name in _SETS]
-        sums = [plain.get(name) for name in _SUMS]
-        if not all(isinstance(found, list) for found in (*sets, *sums)):
+        places = [place for name in _SETS for place in plain.get(name, ())]
+        lengths = {len(plain.get(name, ())) for name in _SUMS}
+        if sorted(places) != list(range(selector.count)) or lengths != {selector.count}:
             return False
-        places = [place for found in sets for place in found or []]
-        numbers = [number for found in sums for number in found or []]
-        if sorted(map(str, places)) != sorted(map(str, range(selector.count))) or not all(
-            isinstance(number, int | float) and math.isfinite(number) for number in numbers
-        ):
-            return False
-        if any(len(found or []) != selector.count for found in sums):
-            return False
-        for name, found in zip(_SETS, sets, strict=True):
-            setattr(selector, name, list(map(int, found or [])))
-        for name, found in zip(_SUMS, sums, strict=True):
-            getattr(selector.reflections, name)[:] = found
+        for name in _SETS:
+            setattr(selector, name, list(plain[name]))
+        for name in _SUMS:
+            getattr(selector.reflections, name)[:] = plain[name]
         return True
 
 

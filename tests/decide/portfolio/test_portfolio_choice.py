@@ -43,9 +43,7 @@ def test_a_restart_goes_on_where_it_was() -> None:
     [
         {},
         {"smart": [0, 1], "stale": [], "poor": []},
-        {"smart": "all"},
         {"simulated": [0.0]},
-        {"behind": [float("nan")] * len(POLICIES)},
     ],
 )
 def test_what_does_not_fit_is_not_believed(spoilt: dict[str, object]) -> None:
