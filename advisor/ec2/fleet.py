@@ -14,6 +14,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -21,7 +22,7 @@ import structlog
 from advisor.ec2.account import Account
 from advisor.ec2.clients import LAUNCH_CONFIG, client
 from advisor.ec2.errors import Failure, FailureClass
-from advisor.ec2.instances import Instance, as_instance
+from advisor.ec2.instances import BY_REQUEST, Instance, as_instance
 from advisor.ec2.journal import Intent, Journal
 from advisor.ec2.launch_batches import Asked, LaunchBatches
 from advisor.ec2.launches import SETTLING_SECONDS, TAGGED_AT_ONCE, Launches, Order
@@ -94,6 +95,7 @@ class Fleet:
         self._batches = LaunchBatches(settings, journal, self._launches, account)
         self._launching = threading.Lock()  # held from the check for an existing instance to the launch (F10)
         self._requested_at: dict[str, float] = {}  # node: monotonic seconds
+        self._ended_at: dict[str, float] = {}  # instance that EC2 was told to end: monotonic seconds
         self._refused: dict[str, Failure] = {}  # what EC2 does not let us do, until it does
 
     # ------------------------------------------------------------------ launching
@@ -212,15 +214,27 @@ class Fleet:
         """
         known = self.journal.instances()
         listed = [
-            as_instance(raw, node=known[raw["InstanceId"]][0] if raw["InstanceId"] in known else None)
+            self._unless_ended(
+                as_instance(raw, node=known[raw["InstanceId"]][0] if raw["InstanceId"] in known else None)
+            )
             for raw in described(self._ec2, {CLUSTER_TAG: self.cluster})
         ]
         self._forget_ended(listed)
         return listed
 
+    def _unless_ended(self, item: Instance) -> Instance:
+        """The instance, as ended where it has been terminated: EC2's list may be older than that (F06).
+
+        Else a node that is resumed at once would be given the instance of its former life.
+        """
+        ended = self._ended_at.get(item.instance_id)
+        if ended is None or not item.may_cost or self._monotonic() - ended >= SETTLING_SECONDS:
+            return item
+        return replace(item, state="shutting-down", state_reason=BY_REQUEST)
+
     def _unlisted(self, listed: Iterable[Instance]) -> dict[str, tuple[str, Intent]]:
         """Instances that are so new that EC2 may not list them yet: id to node and launch (F06)."""
-        known = {item.instance_id for item in listed}
+        known = {item.instance_id for item in listed} | self._ended_at.keys()
         return {
             instance_id: (node, intent)
             for instance_id, (node, intent) in self.journal.instances().items()
@@ -281,6 +295,9 @@ class Fleet:
         """
         terminated, unknown, refused = terminate(self._ec2, instance_ids)
         self._note("end instances", refused, done=bool(terminated))
+        now = self._monotonic()
+        lately = {i: at for i, at in self._ended_at.items() if now - at < SETTLING_SECONDS}
+        self._ended_at = lately | dict.fromkeys(terminated, now)
         launches = self.journal.instances()
         too_young = [i for i in unknown if i in launches and self._is_young(i, launches[i][1])]
         if too_young:

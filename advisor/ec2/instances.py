@@ -12,6 +12,8 @@ from advisor.model.advice import Capacity
 # A stopped or hibernated instance runs no job, so it counts as gone (F21). It still costs money.
 _ALIVE: Final = frozenset({"pending", "running"})
 _ENDED: Final = frozenset({"shutting-down", "terminated"})
+BY_REQUEST: Final = "Client.UserInitiatedShutdown"
+"""The ``state_reason`` of an instance that was terminated by a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

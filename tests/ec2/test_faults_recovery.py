@@ -6,7 +6,10 @@ import operator
 
 import pytest
 
+from advisor.ec2.clients import client
 from advisor.ec2.errors import FailureClass
+from advisor.ec2.listing import described
+from advisor.ec2.tags import CLUSTER_TAG
 from advisor.model.errors import AdvisorError, RetryLater, TellAdmin
 
 pytestmark = [pytest.mark.ec2, pytest.mark.slow]
@@ -167,6 +170,20 @@ def test_f06_an_instance_not_listed_yet_is_suspended_as_soon_as_ec2_knows_it(emu
     while not fleet.suspend(["burst1"]):
         assert alive(emulator) == [launched.instance_id]
     assert alive(emulator) == []
+
+
+@pytest.mark.parametrize("was_listed", [True, False])
+def test_f06_a_list_older_than_an_end_gives_no_node_the_instance_of_its_former_life(
+    emulator, fleet, clock, monkeypatch, was_listed
+):
+    (first,) = fleet.resume(["burst1"]).launched
+    listed = described(client("ec2", fleet.settings), {CLUSTER_TAG: "c1"})
+    monkeypatch.setattr("advisor.ec2.fleet.described", lambda *_: listed if was_listed else [])
+    assert fleet.suspend(["burst1"]) == [first.instance_id]
+    (second,) = fleet.resume(["burst1"]).launched
+    assert second.instance_id != first.instance_id
+    clock.pass_by(400.0)  # EC2 has not ended it after all
+    assert any(item.is_alive for item in fleet.instances()) is was_listed
 
 
 def test_f07_a_reused_address_does_not_confuse_nodes(emulator, fleet):

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from advisor.decide.submission.capacity import is_never_spot
-from advisor.ec2.instances import Instance
+from advisor.ec2.instances import BY_REQUEST, Instance
 from advisor.ec2.interruptions import NoticeKind
 from advisor.model.advice import Capacity
 from advisor.model.cluster import Node, NodePower
@@ -28,8 +28,6 @@ from advisor.service.running.isolating import for_each
 from advisor.service.running.loops import Step
 
 log = structlog.get_logger(__name__)
-
-_BY_REQUEST: Final = "Client.UserInitiatedShutdown"
 
 _MISFIT: Final = ("Low RealMemory", "Low socket", "Low CPUs", "Low TmpDisk")  # slurmctld's words
 _PROTECTED_SECONDS: Final = 1800.0
@@ -357,7 +355,7 @@ def _is_of_former_life(instance: Instance, node: Node, jobs: Sequence[QueuedJob]
     that was launched after one of the node's jobs had got the node is of this life: an admin has ended it. A
     boot without a job that fails ends at ResumeTimeout.
     """
-    if node.power is not NodePower.POWERING_UP or instance.state_reason != _BY_REQUEST:
+    if node.power is not NodePower.POWERING_UP or instance.state_reason != BY_REQUEST:
         return False
     begins = (queued.start_time for queued in jobs if queued.start_time is not None)
     return instance.launch_time + _CLOCKS_SECONDS < min(begins, default=math.inf)
