@@ -233,7 +233,8 @@ class ProvisionLoop:
             log.info("cloud.launched", node=item.node, instance=item.instance_id, pool=item.pool.key)
         for failure in report.newly_unavailable:
             log.error("cloud.admin_must_act", code=failure.code, message=failure.message)
-        self._cloud.budget.release(report.taken_back, launched=True)
+        there = {item.node for item in report.launched}
+        self._cloud.budget.release(report.taken_back, launched=True, kept=there)
         self._launch_failed(hand_over, report.failed)
 
     def _narrowed(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
@@ -285,8 +285,8 @@ class SpendingBudget:
         """Whether nothing may be launched because what was spent is in doubt."""
         return bool(self.doubt) and (self.is_damaged or bool(limits))
 
-    def release(self, nodes: Iterable[str], *, launched: bool) -> None:
-        """Drop the promises of nodes that will cost nothing more.
+    def release(self, nodes: Iterable[str], *, launched: bool, kept: Collection[str] = ()) -> None:
+        """Drop the promises of nodes that will cost nothing more; ``kept`` have been launched again.
 
         Terminated instances are paid until now. One that lived too shortly to be counted is charged the most
         that it can have cost.
@@ -295,10 +295,11 @@ class SpendingBudget:
             now, steady = self._clock.wall(), self._clock.monotonic()
             most = math.inf if self._last_count is None else steady - self._last_count[1]
             for node in nodes:
-                promise = self._kept.promises.pop(node, None)
+                promises = self._kept.promises
+                promise = promises.get(node) if node in kept else promises.pop(node, None)
                 if not launched:
                     continue
-                there = [seen for seen in self._kept.seen.values() if seen.node == node]
+                there = self._running_on(node)
                 for seen in there:
                     self._end(seen, now, most)
                 if promise is not None and not promise.is_counted and not there:
@@ -325,10 +326,10 @@ class SpendingBudget:
     def launched_at(self, node: str) -> float | None:
         """When EC2 launched the node's present instance, epoch seconds; None if unknown."""
         with self._lock:
-            found = (
-                seen.launched for seen in self._kept.seen.values() if seen.node == node and seen.launched
-            )
-            return max(found, default=None)
+            return max((seen.launched for seen in self._running_on(node) if seen.launched), default=None)
+
+    def _running_on(self, node: str) -> list[Seen]:
+        return [seen for seen in self._kept.seen.values() if seen.node == node and not seen.is_ended]
 
     def noted(self, paid: Iterable[PaidTime]) -> None:
         """Forget stretches that the history has stored."""

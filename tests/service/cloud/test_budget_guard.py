@@ -159,6 +159,14 @@ def test_instances_that_were_taken_back_at_once_have_cost_a_minute(rig: Rig) -> 
     assert rig.cloud.budget.exposure("day")[1][0] == 0.0
 
 
+def test_a_node_that_was_taken_back_and_launched_in_another_zone_keeps_its_money(rig: Rig) -> None:
+    rig.fleet.taken_back = {"burst1"}
+    ask(rig, {1: ("biology", 1.0)})
+    (spent, _), (promised, _) = rig.cloud.budget.exposure("day")
+    assert spent == pytest.approx(2.0 / 60.0)
+    assert promised > 2.0
+
+
 def test_when_all_is_spent_nothing_more_starts_and_what_runs_ends_in_peace(rig: Rig) -> None:
     rig.fleet.listed = [
         make_instance(f"burst{n}", option=Capacity.ON_DEMAND, launch_time=rig.hands.wall) for n in (1, 2)

@@ -457,3 +457,15 @@ def test_a_site_limit_of_nothing_is_no_limit_and_an_accounts_is_one(tmp_path: Pa
     refused = budget.promise([wish("burst1", 0.1, "bio"), wish("burst2", 0.1, "chem")], (limit,))
     assert refused.keys() == {"burst1"}
     assert budget.exhausted((limit,)) == (False, frozenset({"bio"}))
+
+
+def test_a_name_that_is_used_again_at_once_is_another_instance(tmp_path: Path, hands: Hands) -> None:
+    """No list of instances has come since the first one was ended."""
+    budget, limits = budget_in(tmp_path, hands), day_limits(100.0)
+    budget.promise([wish("burst1", 1.0)], limits)
+    budget.count([running(launch_time=hands.wall)])
+    budget.release(["burst1"], launched=True)
+    assert budget.launched_at("burst1") is None
+    budget.promise([wish("burst1", 1.0)], limits)
+    budget.release(["burst1"], launched=True)
+    assert budget.spent_today()[0] == pytest.approx(2.0 / 60.0)  # a minute of each
