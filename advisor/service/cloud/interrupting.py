@@ -24,6 +24,7 @@ from advisor.model.limits import never_starts
 from advisor.model.node_sets import fold
 from advisor.model.snapshot import PARTITION_CLOSED, PENDING, RUNNING, ClusterSnapshot, QueuedJob
 from advisor.service.cloud.cloud_context import CloudContext
+from advisor.service.cloud.money import alive_by_node
 from advisor.service.observation.advice_of_jobs import changes_to_return, moved_by_us
 from advisor.service.observation.reserved_nodes import is_shut_out, open_cloud_nodes
 from advisor.service.observation.site_view import burst_nodes
@@ -124,7 +125,7 @@ class InterruptionLoop:
             return ClusterSnapshot(time=0.0, jobs=(), nodes=()), []
         snapshot = self._view.fresh()
         nodes = {node.name: node for node in burst_nodes(snapshot, self._settings)}
-        alive = {item.node: item for item in self._instances() if item.is_alive}
+        alive = alive_by_node(self._instances(), nodes)
         return snapshot, [
             (item, nodes[item.node])
             for item in said

@@ -287,10 +287,9 @@ class ProvisionLoop:
 
     def _boot_failed(self, hand_over: HandOver) -> None:
         """After Slurm's ResumeTimeout: make the node usable again and terminate its instance."""
-        nodes = hand_over.nodes
-        if not nodes:
+        if not (nodes := hand_over.nodes):
             return
-        self._fleet.suspend(nodes)
+        self._suspend(hand_over)
         try:
             self._slurm.update_node(nodes, state="RESUME")
         except RetryLater:

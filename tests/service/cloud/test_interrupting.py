@@ -90,7 +90,23 @@ def test_f07_a_warning_about_a_nodes_former_instance_is_not_about_the_node(rig: 
     assert rig.slurm.told == []
 
 
-@pytest.mark.parametrize("ended", ["EC2 has told its end", "we gave it up"])
+def test_f10_of_two_instances_of_a_node_the_one_that_slurm_has_is_warned_about(rig: Rig) -> None:
+    """The other one is ended as an orphan, which takes longer than EC2's two minutes."""
+    other = make_instance("burst1", instance_id="i-other", private_ip="10.0.0.7")
+    rig.fleet.listed = [make_instance("burst1"), other, make_instance("burst2")]
+    rig.look(
+        [make_node("burst1", "MIXED", address="10.0.0.9"), make_node("burst2", "MIXED")],
+        [make_queued(7, "RUNNING", nodes="burst1")],
+    )
+    rig.source.says(NoticeKind.INTERRUPTION, "i-other")
+    rig.round()
+    assert (states_told(rig.slurm), rig.warned) == ({}, [])
+    rig.source.says(NoticeKind.INTERRUPTION, "i-burst1")
+    rig.round()
+    assert (states_told(rig.slurm), rig.warned) == ({"burst1": "POWER_DOWN_ASAP"}, [7])
+
+
+@pytest.mark.parametrize("ended", ["EC2 has told its end", "suspend", "resume_fail"])
 def test_f07_what_was_said_of_a_node_before_it_was_powered_down_is_not_about_its_next_instance(
     rig: Rig, ended: str
 ) -> None:
@@ -100,7 +116,7 @@ def test_f07_what_was_said_of_a_node_before_it_was_powered_down_is_not_about_its
     if ended.startswith("EC2"):
         rig.source.says(NoticeKind.ENDED, "i-burst1")
     else:
-        message = {"v": 1, "op": "suspend", "id": f"{1:020d}-1-00000000", "time": rig.hands.wall}
+        message = {"v": 1, "op": ended, "id": f"{1:020d}-1-00000000", "time": rig.hands.wall}
         line = json.dumps({**message, "nodes": "burst1", "resume_file": None}).encode() + b"\n"
         rig.folder.put(decode(line), line)
         rig.provision.act_on_handovers()
