@@ -127,6 +127,15 @@ def test_nodes(written: Path) -> None:
     assert "i-burst1" in result["text"]
 
 
+def test_a_stopped_instance_costs_nothing_by_the_hour(
+    report: CloudReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = make_instance("burst1", state="stopped")
+    monkeypatch.setattr(report._reconcile, "last_listed", (stopped,))
+    (row,) = (row for row in report.nodes() if row["instance_id"])
+    assert (row["instance_state"], row["usd_per_hour"]) == ("stopped", 0.0)
+
+
 def test_pools(written: Path) -> None:
     result = call(written, "pools")
     rows = {row["capacity"]: row for row in result["pools"]}

@@ -131,7 +131,7 @@ class CloudReport:
     def _of_instance(
         self, instance: Instance, notices: Mapping[str, dict[str, float]], *, is_paid_for: bool
     ) -> dict[str, Any]:
-        """The columns of an instance; it costs nothing more where its capacity is paid for already."""
+        """The columns of an instance; a stopped one, or one that is paid for already, costs nothing more."""
         launched = instance.launch_time
         price = usd_per_hour(instance.option, instance.instance_type, self._prices())
         return {
@@ -141,7 +141,7 @@ class CloudReport:
             "pool": pool_of(instance).key,
             "zone": instance.zone,
             "age_seconds": max(0.0, self._clock.wall() - launched) if launched else None,
-            "usd_per_hour": 0.0 if is_paid_for else price,
+            "usd_per_hour": price if instance.is_alive and not is_paid_for else 0.0,
             "notices": notices.get(instance.instance_id, {}),
         }
 
