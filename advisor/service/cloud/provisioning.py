@@ -81,7 +81,7 @@ class ProvisionLoop:
         self._pool_of: dict[str, str] = {}  # booting node: its pool
         self._no_address: set[str] = set()
         self._unsettled = False
-        self._counted: dict[str, float] = {}  # hand-over: when its failed boots were counted, monotonic
+        self._counted: dict[str, float] = {}  # hand-over or instance: when its failed boots were, monotonic
         self.launches: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
         self.returning: set[int] = set()
@@ -220,8 +220,7 @@ class ProvisionLoop:
             pools_of=pools_of,
             ends=ends,
         )
-        for node in wanted:
-            self._booting.setdefault(node, self._resumed_jobs.asked_at(hand_over))
+        self._booting = dict.fromkeys(wanted, self._resumed_jobs.asked_at(hand_over)) | self._booting
         self._no_address |= {item.node for item in report.launched}
         addresses = ((item.node, item.private_ip) for item in report.launched)
         self._no_address -= tell_addresses(self._slurm, self._settings.ec2, addresses)
@@ -317,7 +316,8 @@ class ProvisionLoop:
         requeued would end with it.
         """
         self.unbegun.keep_alive(self.unbegun.on_nodes([node]))
-        if not instance.was_reclaimed:
+        if not instance.was_reclaimed and instance.instance_id not in self._counted:
+            self._counted[instance.instance_id] = self._clock.monotonic()
             self._count_failed_boots([node])
 
     def _count_failed_boots(self, nodes: Sequence[str]) -> None:

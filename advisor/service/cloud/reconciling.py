@@ -211,12 +211,12 @@ class ReconcileLoop:
             if nodes[name].power is NodePower.POWERING_UP:
                 self._boot_ended(name, instance)
             self._count_interruption(instance, snapshot)
-            self.nodes_lost += 1
             self._slurm.update_node(
                 [name],
                 state="POWER_DOWN_FORCE",
                 reason=f"burst advisor: {instance.instance_id} ended ({why})",
             )
+            self.nodes_lost += 1
             del self._lost_since[name]
 
         for_each(ripe, give_up)

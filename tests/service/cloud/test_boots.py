@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from advisor.model.errors import RetryLater
 from tests.service.cloud.rig import Rig, comment, rig
 from tests.service.doubles import (
     POOL,
+    make_instance,
     make_node,
     make_queued,
     states_told,
@@ -153,6 +156,23 @@ def test_a_failed_boot_counts_once_however_often_slurmctld_must_be_told(
     rig.hand_over("resume_fail", "burst1")
     rig.provision.act_on_handovers()
     assert rig.cloud.boot_failures == 2
+
+
+def test_an_instance_that_ends_in_its_boot_counts_once_however_often_slurmctld_must_be_told(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise RetryLater("slurmctld is away", code="slurm.away")
+
+    rig.fleet.listed = [make_instance("burst1", state="terminated", state_reason="Server.InternalError")]
+    monkeypatch.setattr(rig.slurm, "update_node", away)
+    for _ in range(4):
+        rig.look([make_node("burst1", "ALLOCATED", "POWERING_UP", "NOT_RESPONDING")])
+        rig.reconcile.read_instances()
+        with contextlib.suppress(RetryLater):
+            rig.reconcile.give_up_lost()
+        rig.hands.pass_by(20.0)
+    assert (rig.cloud.boot_failures, rig.reconcile.nodes_lost) == (1, 0)
 
 
 def test_a_node_whose_failure_slurmctld_has_forgotten_is_not_held_up(
