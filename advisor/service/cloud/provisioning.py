@@ -191,6 +191,8 @@ class ProvisionLoop:
         return ids
 
     def _forget_boots(self, nodes: Sequence[str]) -> None:
+        never_launched = [node for node in nodes if node in self._booting and node not in self._pool_of]
+        self._cloud.budget.release(never_launched, launched=False)
         for node in nodes:
             self._booting.pop(node, None)
             self._pool_of.pop(node, None)
@@ -211,6 +213,7 @@ class ProvisionLoop:
         def too_dear(nodes: Sequence[str], listed: Sequence[Instance] | None) -> Mapping[str, Failure]:
             return self._guard.put_aside(nodes, jobs, capacity_of, ends=ends, listed=listed)
 
+        self._booting = dict.fromkeys(wanted, self._resumed_jobs.asked_at(hand_over)) | self._booting
         self._books.settle(self._fleet.instances)
         report = self._fleet.resume(
             wanted,
@@ -220,7 +223,6 @@ class ProvisionLoop:
             pools_of=pools_of,
             ends=ends,
         )
-        self._booting = dict.fromkeys(wanted, self._resumed_jobs.asked_at(hand_over)) | self._booting
         self._no_address |= {item.node for item in report.launched}
         addresses = ((item.node, item.private_ip) for item in report.launched)
         self._no_address -= tell_addresses(self._slurm, self._settings.ec2, addresses)
@@ -255,8 +257,6 @@ class ProvisionLoop:
         )
 
     def _launch_failed(self, hand_over: HandOver, failed: Mapping[str, Failure]) -> None:
-        if not failed:
-            return
         for_now = {node: failure for node, failure in failed.items() if failure.kind in _AGAIN}
         for_good = {node: failure for node, failure in failed.items() if node not in for_now}
         # slurmctld may have given a node that boots to a later job, without another hand-over

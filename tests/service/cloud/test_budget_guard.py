@@ -11,6 +11,7 @@ import pytest
 
 from advisor.ec2.account import Account, Reservation, ReservedInstances
 from advisor.model.advice import Capacity, TimeLimit
+from advisor.model.errors import RetryLater
 from advisor.model.settings_cloud import CapacitySettings
 from advisor.model.settings_nodes import PortfolioSettings
 from advisor.model.settings_price import BudgetSettings
@@ -19,7 +20,7 @@ from advisor.service.cloud.budget_guard import BudgetGuard
 from advisor.service.control.polling import PollLoop
 from advisor.service.state.budget_records import LaunchRequest
 from advisor.service.state.cloud_record import ClosedOptions
-from tests.service.cloud.rig import EMPTY_POOL, Rig, comment
+from tests.service.cloud.rig import EMPTY_POOL, SERVER_FAULT, Rig, comment
 from tests.service.doubles import make_instance, make_node, make_queued, states_told
 
 HOUR = 3600.0
@@ -165,6 +166,20 @@ def test_a_node_that_was_taken_back_and_launched_in_another_zone_keeps_its_money
     (spent, _), (promised, _) = rig.cloud.budget.exposure("day")
     assert spent == pytest.approx(2.0 / 60.0)
     assert promised > 2.0
+
+
+@pytest.mark.parametrize("operation", ["suspend", "resume_fail"])
+def test_a_node_for_which_ec2_never_launched_anything_has_cost_nothing(rig: Rig, operation: str) -> None:
+    """EC2 has throttled the launch until ResumeTimeout."""
+    rig.fleet.refusals = {"burst1": SERVER_FAULT}
+    with pytest.raises(RetryLater):
+        ask(rig, {1: ("biology", 1.0)})
+    rig.hands.pass_by(600.0)
+    rig.look()
+    rig.hand_over(operation, "burst1")
+    rig.provision.act_on_handovers()
+    (spent, _), (promised, _) = rig.cloud.budget.exposure("day")
+    assert (spent, promised, rig.cloud.budget.paid()) == (0.0, 0.0, [])
 
 
 def test_when_all_is_spent_nothing_more_starts_and_what_runs_ends_in_peace(rig: Rig) -> None:
