@@ -8,8 +8,19 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from advisor.decide.explanation.reply_texts import admin_comment
-from advisor.model import Advice, Answer, Capacity, Job, Mode, Placement, Question, Verdict
-from advisor.model.advice import Hedge, HedgeKind, TimeLimit
+from advisor.model.advice import (
+    Advice,
+    Answer,
+    Capacity,
+    Hedge,
+    HedgeKind,
+    Mode,
+    Placement,
+    Question,
+    TimeLimit,
+    Verdict,
+)
+from advisor.model.job import Job
 from advisor.model.settings import Settings
 from advisor.rehearsal.site import SimulatedSite, with_folders
 from advisor.rehearsal.virtual_time import VirtualTime

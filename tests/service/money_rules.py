@@ -18,7 +18,7 @@ from advisor.model.advice import ENDING_SECONDS
 from advisor.model.bill import day_of, midnight
 from advisor.model.cluster import NodePower
 from advisor.model.periods import any_of, period_span, user_payer
-from advisor.model.settings import BudgetSettings
+from advisor.model.settings_price import BudgetSettings
 from advisor.testing.memory_ec2 import MemoryEc2, MemoryInstance
 from advisor.testing.memory_slurm import ENDED, MemoryJob, MemorySlurm
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from advisor.model import Capacity
+from advisor.model.advice import Capacity
 from tests.service.money_events import Asked
 from tests.service.money_world import Action
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import structlog
 
-from advisor.model import Job
+from advisor.model.job import Job
 from advisor.rehearsal.site import SimulatedSite, SiteShape, with_folders
 from advisor.rehearsal.virtual_time import VirtualTime
 from advisor.service.control.wiring import Control

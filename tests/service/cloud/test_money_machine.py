@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, seed
 
-from advisor.model import Capacity
+from advisor.model.advice import Capacity
 from advisor.model.job import payers_of
 from advisor.model.periods import is_user
 from advisor.service.cloud import bookkeeping
