@@ -240,7 +240,12 @@ class ReconcileLoop:
         record.interrupted(there | requeued, instance.instance_id)
 
     def mend_down(self) -> None:
-        """Make powered-down nodes usable again that a failed boot left DOWN (F02)."""
+        """Make powered-down nodes usable again that a failed boot left DOWN (F02).
+
+        Not while EC2 does not answer: the next boot would fail as well.
+        """
+        if not self._is_read:
+            return
         _, nodes, alive = self._pairs()
         broken = [
             name

@@ -239,6 +239,23 @@ def test_f02_a_powered_down_node_left_down_is_mended(rig: Rig) -> None:
     assert states_told(rig.slurm) == {"burst1": "RESUME"}
 
 
+def test_f02_a_node_left_down_is_not_mended_while_ec2_does_not_answer(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> None:
+        raise RetryLater("EC2 does not answer", code="ec2.server")
+
+    rig.look([make_node("burst1", "DOWN", "POWERED_DOWN")])
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.fleet, "instances", away)
+        for step in rig.reconcile.steps():
+            with contextlib.suppress(RetryLater):
+                step.run()
+        assert states_told(rig.slurm) == {}
+    reconcile(rig)
+    assert states_told(rig.slurm) == {"burst1": "RESUME"}
+
+
 def test_f07_a_node_that_powers_up_gets_its_own_instances_address(rig: Rig) -> None:
     rig.fleet.listed = [make_instance("burst1", private_ip="10.0.0.5"), make_instance("burst2")]
     rig.look([make_node("burst1", "MIXED", "POWERING_UP"), make_node("burst2", "ALLOCATED")])
