@@ -186,6 +186,7 @@ class ReconcileLoop:
         ended the spot request. This spares the jobs Slurm's own time-out of minutes.
         """
         if not self.instances:
+            self._lost_since.clear()
             return
         snapshot, nodes, alive = self._pairs()
         in_order = sorted(self.instances, key=lambda item: item.launch_time)  # a node's last one counts

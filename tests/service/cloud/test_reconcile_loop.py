@@ -227,6 +227,29 @@ def test_a_node_that_waits_for_its_launch_is_not_lost_with_its_former_instance(r
     assert not states_told(rig.slurm)
 
 
+def test_f23_a_node_is_lost_by_two_lists_in_a_row(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While EC2 does not answer the node may have begun another life."""
+
+    def look() -> dict[str, str]:
+        rig.look([make_node("burst1", "ALLOCATED", "NOT_RESPONDING")])
+        for step in rig.reconcile.steps():
+            with contextlib.suppress(RetryLater):
+                step.run()
+        rig.hands.pass_by(30.0)
+        return states_told(rig.slurm)
+
+    def away() -> None:
+        raise RetryLater("EC2 does not answer", code="ec2.server")
+
+    rig.fleet.listed = [make_instance("burst1", state="terminated")]
+    assert look() == {}
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.fleet, "instances", away)
+        assert look() == {}
+    assert look() == {}
+    assert look() == {"burst1": "POWER_DOWN_FORCE"}
+
+
 def test_f02_a_powered_down_node_left_down_is_mended(rig: Rig) -> None:
     rig.look(
         [
