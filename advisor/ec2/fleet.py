@@ -244,8 +244,9 @@ class Fleet:
     def in_blocks(self) -> dict[str, set[str]]:
         """The nodes whose instances were launched in capacity blocks, by block."""
         found: dict[str, set[str]] = {}
-        for node, intent in self.journal.instances().values():
-            if intent.target is not None and intent.target.is_block:
+        for instance_id, (node, intent) in self.journal.instances().items():
+            is_there = instance_id not in self._ended_at
+            if is_there and intent.target is not None and intent.target.is_block:
                 found.setdefault(intent.target.reservation_id, set()).add(node)
         return found
 

@@ -113,6 +113,20 @@ def test_a_job_longer_than_what_is_left_of_a_block_goes_elsewhere(
     }
 
 
+def test_a_node_that_was_in_a_block_and_is_elsewhere_now_does_not_end_with_it(
+    emulator: Ec2Emulator, start: Callable[..., Fleet], clock: ManualClock
+) -> None:
+    """EC2 takes minutes to end an instance, and its name is used again."""
+    emulator.reservations([reservation_row("cr-01", 4, EndDate=until(clock, 3.0), **BLOCK)])
+    fleet = start()
+    fleet.resume(["b1", "b2"], ends=dict.fromkeys(("b1", "b2"), clock.wall + HOUR))
+    emulator.config(shutdown_s=600.0)
+    fleet.suspend(["b1"])
+    fleet.resume(["b1"])
+    assert alive(emulator) == {"b1": (None, "on-demand"), "b2": ("cr-01", "capacity-block")}
+    assert fleet.in_blocks() == {"cr-01": {"b2"}}
+
+
 def test_a_job_of_several_nodes_is_in_a_reservation_as_a_whole_or_not(
     emulator: Ec2Emulator, start: Callable[..., Fleet]
 ) -> None:
