@@ -39,8 +39,9 @@ class BudgetSettings(Section):
         {},
         "Budgets of single Slurm accounts for each `account_period`, such as `{ chem = 500.0 }`, within "
         "`usd`. The name `*` stands for each account that is not named; without it these have no budget "
-        "of their own. 0 keeps an account's jobs on-premise. On a cloud node that jobs of several accounts or "
-        "users share, one of these may pass its budget by a little: its share grows when others' jobs end.",
+        "of their own. 0 keeps an account's jobs on-premise. On a cloud node that jobs of several accounts "
+        "or users share, one of these may pass its budget by a little: its share grows when others' jobs "
+        "end.",
         why="The table is empty because only the site knows which account pays.",
         unit="USD",
         expert=True,
