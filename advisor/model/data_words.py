@@ -7,7 +7,7 @@ import re
 from typing import Final, NamedTuple
 
 _WORD: Final = re.compile(r"(?:^|[\s,;])data(-out)?=([^\s,;]{0,32})", re.IGNORECASE)
-_SIZE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s?([KMGTP])(i?)B?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s?([KMGTP])(i?)B?", re.IGNORECASE | re.ASCII)
 _POWER: Final = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _GB: Final = 1e9
 HOW_TO_WRITE: Final = "data=20GB, data-out=5GB"

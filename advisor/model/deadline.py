@@ -7,8 +7,8 @@ import re
 from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
-_WORD: Final = re.compile(r"(?:^|[\s,;])by=([0-9A-Za-z:+.-]{1,32})(?=$|[\s,;])", re.IGNORECASE)
-_SPAN: Final = re.compile(r"(\d{1,5}(?:\.\d{1,3})?)(d|h|min|m)", re.IGNORECASE)
+_WORD: Final = re.compile(r"(?:^|[\s,;])by=([^\s,;]*)", re.IGNORECASE)
+_SPAN: Final = re.compile(r"(\d{1,5}(?:\.\d{1,3})?)(d|h|min|m)", re.IGNORECASE | re.ASCII)
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})")
 _SECONDS: Final = {"d": 86_400.0, "h": 3_600.0, "min": 60.0, "m": 60.0}
 HOW_TO_WRITE: Final = "by=18:00, by=2026-12-24T18:00 or by=+3h"
@@ -36,6 +36,8 @@ def deadline_of(comment: str | None, submit_time: float, zone: tzinfo | None) ->
         here = datetime.fromtimestamp(submit_time, zone)
         named = here.replace(hour=hour, minute=minute, second=0, microsecond=0, fold=0)
         if named.timestamp() <= submit_time:
+            named = named.replace(fold=1)  # in the hour that comes twice when clocks are set back
+        if named.timestamp() <= submit_time:
             named += timedelta(days=1)  # by the clock, also where that changes meanwhile
         return named.timestamp()
     return _date(word, zone)
@@ -50,6 +52,8 @@ def span_seconds(text: str) -> float:
 def _date(word: str, zone: tzinfo | None) -> float:
     try:
         named = datetime.fromisoformat(word.upper())
-        return (named if named.tzinfo is not None else named.replace(tzinfo=zone)).timestamp()
-    except (ValueError, OverflowError):
+        seconds = (named if named.tzinfo is not None else named.replace(tzinfo=zone)).timestamp()
+        datetime.fromtimestamp(seconds, zone)  # it is shown to the user, whose calendar ends in 9999
+    except (ValueError, OverflowError, OSError):
         return math.nan
+    return seconds

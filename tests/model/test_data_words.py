@@ -29,7 +29,7 @@ def test_words(comment: str | None, need: DataNeed | None) -> None:
     assert data_of(comment) == need
 
 
-@pytest.mark.parametrize("size", ["lots", "20", "-5GB", "1e9GB", "GB", "", "nan", "20GBs"])
+@pytest.mark.parametrize("size", ["lots", "20", "-5GB", "1e9GB", "GB", "", "nan", "20GBs", "20\u212a"])
 def test_what_is_no_size_is_said_and_unknown(size: str) -> None:
     need = data_of(f"data={size}")
     assert need is not None

@@ -60,18 +60,35 @@ def test_the_clock_may_change_before_the_time() -> None:
     assert deadline_of("by=02:30", evening, berlin) == evening + 6.5 * HOUR  # there is no such time
 
 
+def test_an_hour_that_comes_twice_is_the_next_one() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    for fold in (0, 1):
+        submitted = datetime(2026, 10, 25, 2, 10, fold=fold, tzinfo=berlin).timestamp()
+        assert deadline_of("by=02:30", submitted, berlin) == submitted + 20.0 * 60.0
+    submitted = datetime(2026, 10, 25, 2, 40, tzinfo=berlin).timestamp()
+    assert deadline_of("by=02:30", submitted, berlin) == submitted + 50.0 * 60.0
+
+
 def test_a_year_that_no_clock_has_is_no_time() -> None:
     found = deadline_of("by=0001-01-01T00:00", NOON, None)
     assert found is not None
 
 
-@pytest.mark.parametrize("comment", ["by=soon", "by=25:00", "by=12:75", "by=+3y", "by=2026-13-01T00:00"])
+@pytest.mark.parametrize(
+    "comment",
+    [
+        *("by=soon", "by=25:00", "by=12:75", "by=+3y", "by=2026-13-01T00:00"),
+        *("by=", "by=24/12/2026", 'by="18:00"', "by=" + "9" * 40, "by=18:00|no-hedge"),
+        *("by=+10m\u0131n", "by=+10m\u0130n"),
+        *("by=9999-12-31T23:59-12:00", "by=0001-01-01T00:00+14:00"),
+    ],
+)
 def test_what_is_no_time(comment: str) -> None:
     found = deadline_of(comment, NOON, UTC)
     assert found is not None
     assert math.isnan(found)
 
 
-@pytest.mark.parametrize("comment", [None, "", "standby=18:00", "bye", "by =18:00", "by="])
+@pytest.mark.parametrize("comment", [None, "", "standby=18:00", "bye", "by =18:00"])
 def test_a_comment_without_it(comment: str | None) -> None:
     assert deadline_of(comment, NOON, UTC) is None
