@@ -28,6 +28,7 @@ cat <<'END'
 JobId=12345 JobName=relax
    UserId=ann(1001) GroupId=ann(1001) MCS_label=N/A
    JobState={state} Reason=Priority Dependency=(null)
+   Requeue=1 Restarts={restarts} BatchFlag=1 Reboot=0 ExitCode=0:0
    SubmitTime=2026-11-24T10:00:00 EligibleTime=2026-11-24T10:00:00
    StartTime={start} EndTime={end} Deadline=N/A
    Partition=onprem AllocNode:Sid=login:1
@@ -58,9 +59,15 @@ class LoginNode:
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     def shows(
-        self, comment: str, state: str = "PENDING", start: str = "Unknown", end: str = "Unknown"
+        self,
+        comment: str,
+        state: str = "PENDING",
+        start: str = "Unknown",
+        end: str = "Unknown",
+        restarts: int = 0,
     ) -> None:
-        self._program("scontrol", SCONTROL.format(comment=comment, state=state, start=start, end=end))
+        shown = {"comment": comment, "state": state, "start": start, "end": end, "restarts": restarts}
+        self._program("scontrol", SCONTROL.format_map(shown))
         self._program("sacct", "#!/bin/sh\nexit 0\n")
 
     def run(self, name: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -118,6 +125,12 @@ DEAR = (
 )
 
 
+LARGE = (
+    '{"burst_advisor":1,"id":"a","to":"on-premise","mode":"act","why":"rule.more_memory_than_burst",'
+    '"size":"unknown","n":{"memory":524288,"burst_memory":65536}}'
+)
+
+
 def test_the_rest_of_a_pipe_may_close(login: LoginNode) -> None:
     login.shows(admin_comment(moved()))
     shell = f"{sys.executable} -I -u {login.folder}/burst-why 12345 | (exec <&-; sleep 1)"
@@ -127,7 +140,7 @@ def test_the_rest_of_a_pipe_may_close(login: LoginNode) -> None:
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize("comment", [admin_comment(moved()), DEAR], ids=["moved", "too dear"])
+@pytest.mark.parametrize("comment", [admin_comment(moved()), DEAR, LARGE], ids=["moved", "too dear", "large"])
 def test_numbers_have_their_units(login: LoginNode, comment: str) -> None:
     from advisor.decide.explanation.admin_comment import parse_admin_comment
 
@@ -142,7 +155,8 @@ def test_numbers_have_their_units(login: LoginNode, comment: str) -> None:
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_a_name_in_latin_1_and_a_terminal_of_ascii_hide_nothing(login: LoginNode, locale: str) -> None:
-    text = SCONTROL.format(comment=admin_comment(moved()), state="PENDING", start="Unknown", end="Unknown")
+    shown = {"comment": admin_comment(moved()), "state": "PENDING", "start": "Unknown", "end": "Unknown"}
+    text = SCONTROL.format_map(shown | {"restarts": 0})
     scontrol = login.folder / "scontrol"
     login.shows("")
     scontrol.write_bytes(text.encode().replace(b"JobName=relax", b"JobName=gr\xf6\xdfe"))
@@ -163,6 +177,25 @@ def test_when_it_starts(login: LoginNode) -> None:
     booting = login.run("burst-when", "12345").stdout
     assert "Its nodes are being started since" in booting
     assert "ended" not in booting
+
+
+@pytest.mark.parametrize(("restarts", "end"), [(0, "12:00"), (1, "11:00")])
+def test_when_a_moved_job_ends(login: LoginNode, restarts: int, end: str) -> None:
+    """The cloud is slower; a job that was started again may be here."""
+    comment = admin_comment(moved(), values={"predicted_run": 3600.0, "predicted_cloud_run": 7200.0})
+    login.shows(comment, "RUNNING", "2026-11-24T10:00:00", "2026-11-24T18:00:00", restarts)
+    said = login.run("burst-when", "12345").stdout
+    assert f"It is expected to end about 2026-11-24 {end}." in said
+
+
+def test_what_has_not_started_or_not_ended(login: LoginNode) -> None:
+    stays = admin_comment(at_ten(ask(make_job(queue="onprem", comment="no-burst"))))
+    login.shows(stays, "CANCELLED", "2026-11-24T12:00:00", "2026-11-24T12:00:00")
+    said = login.run("burst-when", "12345").stdout
+    assert said == "It was cancelled at 2026-11-24 12:00, before it started.\n"
+    login.shows(stays, "SUSPENDED", "2026-11-24T12:00:00", "2026-11-24T18:00:00")
+    said = login.run("burst-when", "12345").stdout
+    assert said == "It started at 2026-11-24 12:00 and is suspended.\n"
 
 
 def test_what_a_sooner_end_would_have_cost(login: LoginNode) -> None:
