@@ -27,6 +27,11 @@ _AFTER_SECONDS: Final = 2.0
 """The submission's time has whole seconds, and a clock of another host may differ."""
 
 
+def said_by_user(description: str | None) -> str | None:
+    """A description that the job's user has written; None where there is none, or it is ours."""
+    return description if description and not description.startswith(OUR_WORDS) else None
+
+
 def token_of(description: str) -> str:
     """The id of the advice that an esub left in a description; empty where there is none."""
     return description[len(_TOKEN) :][:_LONGEST_ID].strip() if description.startswith(_TOKEN) else ""

@@ -9,6 +9,7 @@ from typing import Final
 from advisor.history.sacct import MIN_INELIGIBLE_SECONDS, EndedRun
 from advisor.lsf.fields import short_text
 from advisor.lsf.job_finish import USUAL_TERMS, JobFinish, SiteTerms, slots_and_host
+from advisor.lsf.joining import said_by_user
 from advisor.lsf.queued_jobs import full_id
 from advisor.lsf.resource_request import ResourceRequest, gpus_of, read_resource_request
 from advisor.model.job import Job, JobOutcome, JobState
@@ -109,7 +110,7 @@ def _job_of(record: JobFinish, processors: int, asked: ResourceRequest, limit: f
         name=short_text(_ARRAY.sub("", record.name) if record.array_index else record.name),
         account=short_text(record.project),
         qos=short_text(record.service_class),
-        comment=short_text(record.description),
+        comment=short_text(said_by_user(record.description)),
         requeue=True if record.options & _RERUNNABLE else None,
         licenses=short_text(asked.licenses),
         gres=short_text(asked.gres or gpus_of(record.effective_resource_request or "")),

@@ -9,7 +9,7 @@ from typing import Final
 from advisor.lsf.answers import Queue
 from advisor.lsf.fields import short_text
 from advisor.lsf.job_finish import JobFinish
-from advisor.lsf.joining import OUR_WORDS, token_of
+from advisor.lsf.joining import said_by_user, token_of
 from advisor.lsf.live_job import WAITING, LiveJob
 from advisor.lsf.resource_request import MemoryUnit, ResourceRequest, read_resource_request
 from advisor.lsf.run_limit import limit_as_given
@@ -154,7 +154,7 @@ def _job(
         memory_mb_per_node=asked.memory_mb_per_node,
         name=short_text(job.name.partition("[")[0] if job.array_index else job.name),
         account=short_text(job.project),
-        comment=None if job.description.startswith(OUR_WORDS) else short_text(job.description),
+        comment=said_by_user(job.description),
         requeue=job.rerunnable and (not job.rerunnable_by_queue or _reruns(there)),
         array_tasks=tasks,
         array_at_once=job.array_at_once,

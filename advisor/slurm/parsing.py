@@ -210,7 +210,7 @@ def _gpus(row: Mapping[str, str], nodes: int | None) -> int:
 
 def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> Job:
     nodes = _nodes(row)
-    constraint = records.text(row["Feature"])
+    constraint = records.text(row["Feature"], 65536)
     return Job(
         job_id=job_id,
         submit_time=submit,
@@ -223,7 +223,7 @@ def _job(row: Mapping[str, str], job_id: int, submit: float, partition: str) -> 
         name=records.text(row["Name"]),
         account=records.text(row["Account"]),
         qos=records.text(row["QOS"]),
-        comment=records.text(row["Comment"]),
+        comment=records.text(row["Comment"], 65536),
         features=feature_words(constraint),
         requeue={"0": False, "1": True}.get(row["Requeue"].strip()),
         array_tasks=count_array_tasks(row["ArrayTaskID"]),

@@ -50,6 +50,10 @@ def test_time_in_which_a_job_was_suspended_is_no_run_time(
     assert outcome(running_seconds=running).run_seconds == seconds
 
 
+def test_what_an_esub_has_described_is_no_word_of_the_users(outcome: Outcome) -> None:
+    assert outcome(description="Burst Advisor: advice 6925a1-1").job.comment is None
+
+
 def test_every_field(outcome: Outcome) -> None:
     ended = outcome(
         run_limit=7200,

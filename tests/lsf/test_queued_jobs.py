@@ -9,6 +9,7 @@ import pytest
 
 from advisor.lsf.answers import Queue, read_queues
 from advisor.lsf.events import EventsReader
+from advisor.lsf.live_job import LiveJob
 from advisor.lsf.queued_jobs import queued_jobs, rows_of
 from advisor.lsf.site import LsfSite
 from advisor.model.snapshot import QueuedJob
@@ -39,6 +40,21 @@ def row(folder: Path, *after: str, site: LsfSite = LsfSite(), **changes: Any) ->
     rows = rows_of(found.jobs)
     (one,) = queued_jobs(rows, site=site, burst="aws", comments={}, now=1795485300.0, memory_unit="MB")
     return one
+
+
+@pytest.mark.parametrize(
+    ("description", "comment"),
+    [(f"{'x' * 4000} no-burst", f"{'x' * 4000} no-burst"), ("Burst Advisor: advice a", None), ("", None)],
+    ids=["long", "ours", "none"],
+)
+def test_a_description_is_read_to_its_end(description: str, comment: str | None) -> None:
+    live = LiveJob(
+        job_id=7, user="ann", queue="normal", processors=1, submit_time=1795485267, description=description
+    )
+    (one,) = queued_jobs(
+        rows_of([live]), site=LsfSite(), burst="aws", comments={}, now=1795485300.0, memory_unit="MB"
+    )
+    assert one.job.comment == comment
 
 
 @pytest.mark.parametrize(

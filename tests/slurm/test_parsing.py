@@ -255,6 +255,13 @@ def test_a_job_that_shares_with_none_gets_whole_nodes(said: str, *, whole: bool)
     assert jobs[7].job.whole_nodes is whole
 
 
+def test_a_word_at_the_end_of_a_long_comment_is_read() -> None:
+    long = f"{'x' * 1015} no-burst"  # slurmctld takes 1,024 bytes, the hook sends them all
+    constraint = f"{'a|' * 505}onprem"
+    jobs, _ = recorded_jobs(one_job(Comment=long, Feature=constraint))
+    assert (jobs[7].job.comment, jobs[7].job.features[-1]) == (long, "onprem")
+
+
 def test_a_newer_release_says_it_in_a_column_of_its_own() -> None:
     for said, whole in (("NODE", True), ("NO", False), ("USER", False)):
         assert parsing.asks_whole_nodes({"Exclusive": said}) is whole
