@@ -19,6 +19,7 @@ from advisor.decide.explanation.display import duration, quantity
 from advisor.decide.explanation.phrases import NAMES, UNITS
 from advisor.model.advice import Quantity
 from advisor.model.errors import BadInput
+from advisor.model.job_words import count_array_tasks
 from advisor.slurm.batch_script import SubmittedOptions, merged, options_like, read_options, read_script
 
 _HETEROGENEOUS: Final = "It is a heterogeneous job, whose parts stay together."
@@ -111,6 +112,7 @@ def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any
     from advisor.decide.explanation.wording import recorded_sentence, recorded_why
 
     recorded = parse_admin_comment(reply.admin_comment)
+    tasks = count_array_tasks(fields.get("array", ""))
     result: dict[str, Any] = {
         "advice_id": reply.id,
         "placement": reply.placement,
@@ -124,7 +126,7 @@ def _result(reply: AdviseReply, options: SubmittedOptions, fields: dict[str, Any
         "options_unknown": options.unknown,
         **_recorded(recorded),
         "sentence": recorded_sentence(recorded) if recorded else "",
-        "why": recorded_why(recorded) if recorded else "",
+        "why": recorded_why(recorded, tasks) if recorded else "",
     }
     if options.heterogeneous:  # the hook does not ask about such jobs
         result |= {
@@ -161,6 +163,8 @@ def _draw(console: Console, result: dict[str, Any]) -> None:
         limit = duration(60.0 * result["time_limit_minutes"])
         console.print(Text(f"Its time limit would become {limit}: the cloud is slower."))
     console.print(Text(f"Size class: {result['size']}."))
+    if result["message"]:
+        console.print(Text(f"sbatch would print: {result['message']}"))
     if result["options_not_looked_at"]:
         names = ", ".join(result["options_not_looked_at"])
         console.print(Text(f"Options without influence: {names}", "dim"))

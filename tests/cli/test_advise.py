@@ -7,8 +7,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from advisor.decide.explanation.reply_texts import admin_comment
 from advisor.model.errors import BadInput, RetryLater
+from advisor.service.exchange.client import SubmitClient
+from advisor.service.exchange.protocol import AdviseReply
 from tests.commands import app
+from tests.decide.cases import ask
 from tests.service.submit.test_server import Running
 
 runner = CliRunner()
@@ -63,6 +67,25 @@ def test_a_script_and_the_command_line_beside_it(site, tmp_path):
     assert "Options without influence: mail-type" in text
     assert "Its time limit would become 1 h 03 min" in text
     assert stays["time_limit_minutes"] is None
+
+
+def test_it_shows_the_line_of_sbatch(site):
+    _, config = site
+    shown = call(config, "--time=60", "--comment=by=18:00,no-burst").stdout
+    assert "sbatch would print: Burst Advisor: by= is promised nothing: this site makes no promises" in shown
+    assert "sbatch would print" not in call(config, "--time=60", "--comment=no-burst").stdout
+
+
+def test_the_cost_of_an_array_is_that_of_all_its_tasks(site, monkeypatch):
+    _, config = site
+    values = {"start_there": 60.0, "predicted_wait": 7200.0, "predicted_saving": 3600.0, "predicted_cost": 50.0}
+    said = admin_comment(ask(), values=values)
+    reply = AdviseReply(
+        v=1, seq=1, id="a", placement="burst", mode="act", reason="capacity.spot", admin_comment=said
+    )
+    monkeypatch.setattr(SubmitClient, "advise", lambda *_, **__: reply)
+    assert "for each of its 100 tasks, for 50.00 USD in all" in as_json(config, "--array=1-100")["why"]
+    assert "saves about 1 h 00 min for 50.00 USD" in as_json(config, "--ntasks=1")["why"]
 
 
 def test_nothing_is_submitted_and_nothing_spooled(site):

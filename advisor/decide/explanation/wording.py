@@ -180,11 +180,11 @@ def _shown(recorded: RecordedAdvice) -> dict[str, str]:
     return {name: quantity(Quantity(value, UNITS.get(name, "s"))) for name, value in recorded.numbers.items()}
 
 
-def recorded_why(recorded: RecordedAdvice) -> str:
+def recorded_why(recorded: RecordedAdvice, tasks: int = 1) -> str:
     """The sentence of :func:`why_sentence`, from an AdminComment: it has the numbers of all answers."""
     moved = recorded.placement == Placement.BURST and recorded.hedge is None
     if recorded.placement == Placement.BURST and "start_there" in recorded.numbers:
-        return price_sentence(recorded.numbers)
+        return price_sentence(recorded.numbers, tasks)
     if not moved or not {"predicted_wait", "predicted_saving"} <= recorded.numbers.keys():
         return recorded_sentence(recorded)
     return _WHY_MOVED.format_map(_Words(_shown(recorded)))
