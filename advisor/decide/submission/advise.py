@@ -161,14 +161,15 @@ def _preferred_features(
 
 def _mode_for(job: Job, settings: Settings) -> Mode:
     """Act or shadow: by the mode of the job's partition, its user's comment and the pilot."""
-    cluster = settings.cluster
-    said = cluster.mode_of(job.queue)
-    if said is Mode.SHADOW or not _is_acting(said, job, settings):
-        return Mode.SHADOW
-    has_pilot = cluster.pilot_users or cluster.pilot_accounts
-    if has_pilot and job.user not in cluster.pilot_users and job.account not in cluster.pilot_accounts:
-        return Mode.SHADOW
-    return _ACT
+    said = settings.cluster.mode_of(job.queue)
+    is_acting = said is not Mode.SHADOW and _is_acting(said, job, settings)
+    return _ACT if is_acting and _in_pilot(job, settings) else Mode.SHADOW
+
+
+def _in_pilot(job: Job, settings: Settings) -> bool:
+    """Whether jobs of its user or account may be changed: all may where the site names no pilot."""
+    users, accounts = settings.cluster.pilot_users, settings.cluster.pilot_accounts
+    return not (users or accounts) or job.user in users or job.account in accounts
 
 
 def _is_acting(said: Mode, job: Job, settings: Settings) -> bool:
@@ -178,5 +179,10 @@ def _is_acting(said: Mode, job: Job, settings: Settings) -> bool:
 
 
 def tells_user(job: Job, settings: Settings) -> bool:
-    """Whether the user of a job that is not moved is told what the cloud would save."""
-    return settings.cluster.mode_of(job.queue) in {Mode.ADVISE, Mode.OPT_IN}
+    """Whether the user of a job that is not moved is told what the cloud would save, and how to go there.
+
+    In the mode ``opt-in`` only where the site's word would move it.
+    """
+    said = settings.cluster.mode_of(job.queue)
+    is_moved_by_word = said is Mode.OPT_IN and settings.cluster.opt_in_comment and _in_pilot(job, settings)
+    return said is Mode.ADVISE or bool(is_moved_by_word)

@@ -93,6 +93,19 @@ def test_a_pilot_moves_only_its_own(pilot: dict[str, Any], acts: bool) -> None: 
     assert advice_in("shadow", **pilot).mode is Mode.SHADOW
 
 
+@pytest.mark.parametrize(
+    ("cluster", "told"),
+    [
+        ({"pilot_users": ("ann",)}, True),
+        ({"pilot_users": ("bob",)}, False),
+        ({"opt_in_comment": ""}, False),
+    ],
+)
+def test_a_word_that_would_move_nothing_is_not_told(cluster: dict[str, Any], *, told: bool) -> None:
+    settings = make_settings(cluster={"modes": {"onprem": "opt-in"}} | cluster)
+    assert tells_user(make_job(queue="onprem", user="ann"), settings) is told
+
+
 @pytest.mark.parametrize(("mode", "how"), [("advise", "-p burst"), ("opt-in", "--comment=burst")])
 def test_the_user_reads_what_the_cloud_would_do_and_how_to_go_there(mode: str, how: str) -> None:
     settings = make_settings(cluster={"modes": {"onprem": mode}})
