@@ -359,6 +359,12 @@ def test_features_become_queues(tmp_path: Path) -> None:
             "stays here. It would wait. To go there: -q burst",
         ),
         ("Burst Advisor: the comment's by= is no time: write X", "the description's by= is no time: write X"),
+        ("Burst Advisor: A. The comment's by= is no time", "A. The description's by= is no time"),
+        ("Burst Advisor: stays here. What its comment says of", "stays here. What its description says of"),
+        (
+            "Burst Advisor: nothing is promised. Its comment says no-burst",
+            "nothing is promised. Its description says no-burst",
+        ),
     ],
 )
 def test_the_user_of_a_job_that_stays_is_told_as_well(
