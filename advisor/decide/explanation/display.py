@@ -90,5 +90,5 @@ def quantity(value: Quantity) -> str:
     if value.unit == "USD/core-h":
         return f"{number:.4f} USD per core hour"
     if value.unit in {"cores", "nodes", "jobs", "MiB"}:
-        return f"{number:.0f} {value.unit}"
-    return f"{number:.4g} {value.unit}".rstrip()
+        return f"{number:.0f} {value.unit if round(number) != 1 else value.unit.removesuffix('s')}"
+    return f"{significant(number, 4)} {value.unit}".rstrip()

@@ -45,6 +45,9 @@ def test_durations(value, text):
         (Quantity(0.0999, "USD"), "0.10 USD"),
         (Quantity(0.0213, "USD/core-h"), "0.0213 USD per core hour"),
         (Quantity(12.0, "cores"), "12 cores"),
+        (Quantity(1.0, "nodes"), "1 node"),
+        (Quantity(1.0, "MiB"), "1 MiB"),
+        (Quantity(2e6, "GB"), "2,000,000 GB"),
         (Quantity(1.5, ""), "1.5"),
         (Quantity(1.23456e9, "s^2"), "9 h 46 min"),
         (Quantity(math.nan, "USD"), "an unknown sum"),  # "it would cost about an unknown sum"
