@@ -18,7 +18,7 @@ import structlog
 
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
-from advisor.model.errors import RetryLater
+from advisor.model.errors import RetryLater, UseFallback
 from advisor.model.job import Job
 from advisor.model.scheduler import Scheduler
 from advisor.model.settings import Settings
@@ -184,9 +184,14 @@ class AdvisingLoop(Feature):
     # ------------------------------------------------------------------------------------------ ask
 
     def _ask(self, job_ids: Sequence[int], new: Mapping[int, SubmittedJob]) -> None:
-        """Ask about those that come first, in the order of their submission."""
+        """Ask about those that come first, in the order of their submission.
+
+        Raises:
+            UseFallback: The server has refused to answer about a job; the others were asked about.
+        """
         if not job_ids:
             return
+        refused: UseFallback | None = None
         with self._session() as ask:
             for job_id in sorted(self._first(job_ids, new)):
                 one = new[job_id]
@@ -196,7 +201,11 @@ class AdvisingLoop(Feature):
                     default_memory=self._default_memory,
                     now=self._clock.wall(),
                 )
-                reply = ask(job)
+                try:
+                    reply = ask(job)
+                except UseFallback as error:
+                    refused = error
+                    continue
                 if reply.reason == Reason.STATE_UNKNOWN:
                     return  # the submit server has no snapshot yet
                 changes = self._changes(one, job, reply)
@@ -206,6 +215,8 @@ class AdvisingLoop(Feature):
                 self._advised[job_id] = _Advised(user_words(one.queued), changes)
                 waited = self._clock.wall() - one.queued.job.submit_time
                 self.slowest_seconds = max(self.slowest_seconds, waited)
+        if refused is not None:
+            raise refused
 
     def _first(self, job_ids: Sequence[int], new: Mapping[int, SubmittedJob]) -> list[int]:
         """The oldest that can be advised in time; then the newest, as there may be thousands from before."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace as with_fields
 from advisor.decide.explanation.admin_comment import parse_admin_comment
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.advice import Mode
-from advisor.model.errors import RetryLater
+from advisor.model.errors import RetryLater, UseFallback
 from advisor.model.job import Job
 from advisor.model.snapshot import Partition
 from advisor.service.exchange.protocol import VERSION, AdviseReply, AgainRequest
@@ -314,6 +314,21 @@ def test_without_a_submit_server_or_snapshot_jobs_are_asked_about_later(world: W
     world.is_unknown = False
     world.round()
     assert job.partition == "burst"
+
+
+def test_a_job_that_the_server_cannot_answer_about_keeps_no_other_from_its_advice(world: World) -> None:
+    first, second = world.submit(7, comment="odd"), world.submit(8)
+    answer = world.ask
+
+    def fails_at_one(asked: Job) -> AdviseReply:
+        if asked.comment:
+            raise UseFallback("refused", code="server.failed")
+        return answer(asked)
+
+    world.ask = fails_at_one  # type: ignore[method-assign]
+    with pytest.raises(UseFallback, match="refused"):
+        world.round()
+    assert (first.partition, second.partition) == ("onprem", "burst")
 
 
 def test_a_new_process_finds_who_was_advised_in_the_comments(world: World) -> None:
