@@ -19,7 +19,7 @@ _HARMLESS: Final = re.compile(r"\b(?:rusage|span|order)\s*\[[^\[\]]*\]")
 """Sections that choose no hosts."""
 _TERM: Final = re.compile(r"\s*(\w+)\s*=\s*([^,:]*)")
 _AMOUNT: Final = re.compile(
-    r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([KMGTPE]?)B?(?:/(job|host|task))?", re.IGNORECASE
+    r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([KMGTPE]?)B?(?:/(job|host|task))?", re.IGNORECASE | re.ASCII
 )
 _GPUS: Final = re.compile(r"\bngpus_\w+\s*=\s*[0-9.]+")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")

@@ -22,7 +22,7 @@ from advisor.slurm.begin_time import begin_time
 _DIRECTIVE: Final = re.compile(r"^#SBATCH\s+(.*)$")
 _NODES: Final = re.compile(r"(\d{1,9})([km]?)(?:-(\d{1,9})([km]?)(?::([1-9]\d{0,8}))?)?\Z", re.IGNORECASE)
 _THOUSANDS: Final = {"": 1, "k": 1024, "m": 1024**2}
-_MEMORY: Final = re.compile(r"(\d{1,15})([KMGT]?)B?\Z", re.IGNORECASE)
+_MEMORY: Final = re.compile(r"(\d{1,15})([KMGT]?)B?\Z", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

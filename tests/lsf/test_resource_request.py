@@ -22,6 +22,7 @@ from advisor.lsf.resource_request import ResourceRequest, read_resource_request
         ("rusage[mem=1.5T/job]", 8, 1572864, None),
         ("select[mem>100] order[mem] rusage[ mem = 512 : duration=1h ]", 1, 512, 512),
         ("rusage[mem=0]", 1, None, None),
+        ("rusage[mem=4\u212a]", 1, None, None),  # the sign of Kelvin is a K in lower case only
         ("rusage[mem=999999999999999P]", 1, 2**40, 2**40),  # the history has 64 bits for a number
         ("rusage[mem=(20 10):duration=(1 2)]", 1, None, None),  # phases
         ("rusage[mem=20:duration=1, mem=10]", 1, None, None),

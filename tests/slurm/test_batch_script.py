@@ -64,6 +64,12 @@ def test_memory(text, mib):
     assert memory_mib(text) == mib
 
 
+@pytest.mark.parametrize("text", ["4X", "-1", "4\u212a"])
+def test_no_memory(text):
+    with pytest.raises(ValueError, match="^.*$"):
+        memory_mib(text)
+
+
 @pytest.mark.parametrize(
     ("text", "nodes"),
     [
