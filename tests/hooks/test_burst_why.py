@@ -188,6 +188,14 @@ def test_when_a_moved_job_ends(login: LoginNode, restarts: int, end: str) -> Non
     assert f"It is expected to end about 2026-11-24 {end}." in said
 
 
+def test_a_jobs_name_is_none_of_its_fields(login: LoginNode) -> None:
+    login.shows(DEAR, "RUNNING", "2026-11-24T10:00:00", "2026-11-24T18:00:00")
+    scontrol = login.folder / "scontrol"
+    scontrol.write_text(scontrol.read_text().replace("JobName=relax", "JobName=a JobState=COMPLETED"))
+    said = login.run("burst-when", "12345").stdout
+    assert said == "It started at 2026-11-24 10:00 and is ended by Slurm at 2026-11-24 18:00.\n"
+
+
 def test_what_has_not_started_or_not_ended(login: LoginNode) -> None:
     stays = admin_comment(at_ten(ask(make_job(queue="onprem", comment="no-burst"))))
     login.shows(stays, "CANCELLED", "2026-11-24T12:00:00", "2026-11-24T12:00:00")
@@ -209,7 +217,7 @@ def test_what_a_sooner_end_would_have_cost(login: LoginNode) -> None:
     comment = {"burst_advisor": 1, "id": "a", "to": "on-premise", "why": "promise.waits", "n": numbers}
     login.shows(json.dumps(comment))
     said = login.run("burst-when", "12345").stdout
-    assert "It is to be done by" in said
+    assert "When it was advised, it was to be done by" in said
     assert "for about 0.40 USD, in 95 of 100 cases." in said
 
 
@@ -246,7 +254,7 @@ def test_times_are_those_of_the_price_list(login: LoginNode) -> None:
     values = {"deadline_in": 2_620_799.5, "soonest_in": 225.0, "soonest_costs": 0.076, "confidence": 0.95}
     login.shows(admin_comment(at_ten(ask(make_job(comment="no-burst")), later=0.5), values=values))
     said = login.run("burst-when", "12345").stdout
-    assert "It is to be done by 2026-12-24 18:00." in said
+    assert "it was to be done by 2026-12-24 18:00." in said
     assert "done by 2026-11-24 10:04 for about" in said or "done by 10:04 for about" in said
 
 
@@ -255,7 +263,7 @@ def test_a_time_counts_from_the_advice(login: LoginNode, hours: float) -> None:
     """The job was moved five hours after its submission; or Slurm shows the time of its requeue."""
     values = {"deadline_in": 8.0 * 3600.0 - 3600.0 * hours}
     login.shows(admin_comment(at_ten(ask(make_job()), later=3600.0 * hours), values=values), "RUNNING")
-    assert "It is to be done by 2026-11-24 18:00." in login.run("burst-when", "12345").stdout
+    assert "it was to be done by 2026-11-24 18:00." in login.run("burst-when", "12345").stdout
 
 
 @pytest.mark.parametrize(
