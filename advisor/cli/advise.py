@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -20,7 +20,14 @@ from advisor.decide.explanation.phrases import NAMES, UNITS
 from advisor.model.advice import Quantity
 from advisor.model.errors import BadInput
 from advisor.model.job_words import count_array_tasks
-from advisor.slurm.batch_script import SubmittedOptions, merged, options_like, read_options, read_script
+from advisor.slurm.batch_script import (
+    SubmittedOptions,
+    merged,
+    options_like,
+    read_environment,
+    read_options,
+    read_script,
+)
 
 _HETEROGENEOUS: Final = "It is a heterogeneous job, whose parts stay together."
 
@@ -47,11 +54,12 @@ def advise(
 ) -> None:
     """Ask the running submit server what it would decide about a job now; nothing is submitted.
 
-    Takes sbatch's options, such as --time=2:00:00 --ntasks=16 --comment=..., with or without a script.
+    Takes sbatch's options, such as --time=2:00:00 --ntasks=16 --comment=..., with or without a script, and
+    without --user the variables of your environment that sbatch takes, such as SBATCH_PARTITION.
     """
     from advisor.service.exchange.client import SubmitClient
 
-    options = _options(script, context.args)
+    options = _options(script, context.args, os.environ if user is None else {})
     identity = _identity(user)
     for warning in _warnings(options, identity):
         _warn(warning)
@@ -62,7 +70,9 @@ def advise(
     emit(result, output, lambda console: _draw(console, result))
 
 
-def _options(script: Path | None, arguments: list[str]) -> SubmittedOptions:
+def _options(
+    script: Path | None, arguments: list[str], environment: Mapping[str, str]
+) -> SubmittedOptions:
     if script is None and not arguments:
         raise BadInput(
             "no job is described",
@@ -70,6 +80,7 @@ def _options(script: Path | None, arguments: list[str]) -> SubmittedOptions:
             mend="Give --script FILE, or options of sbatch such as --time=60 --ntasks=4",
         )
     found = SubmittedOptions() if script is None else read_script(_text_of(script), where=str(script))
+    found = merged(found, read_environment(environment))
     return merged(found, read_options(arguments, where="command line"))
 
 

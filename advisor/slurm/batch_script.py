@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -178,6 +178,12 @@ signal spread-job spread-segments stepmgr switches test-only thread-spec
 time-min tres-bind tres-per-task uid usage use-min-nodes verbose version wait
 wait-all-nodes wckey workdir wrap
 """
+_VARIABLES: Final = """
+ACCOUNT ARRAY_INX CONSTRAINT EXCLUSIVE GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK GRES HINT JOB_NAME
+MEM_PER_CPU MEM_PER_NODE NO_REQUEUE PARTITION QOS REQUEUE RESERVATION THREADS_PER_CORE TIMELIMIT
+""".split()
+_OPTION_OF_VARIABLE: Final = {"ARRAY_INX": "array", "MEM_PER_NODE": "mem", "TIMELIMIT": "time"}
+"""Where the option's name is another one."""
 _UNUSED_OPTIONS: Final = frozenset(_OTHERS.split())
 """Other long options of sbatch, 22.05 to 26.05; a test compares them with the installed sbatch."""
 
@@ -208,6 +214,23 @@ def read_script(text: str, *, where: str) -> SubmittedOptions:
             found = merged(found, read_options(words, where=f"{where}:{number}"))
         elif line.strip() and not line.lstrip().startswith("#"):
             break
+    return found
+
+
+def read_environment(environment: Mapping[str, str]) -> SubmittedOptions:
+    """Read the variables that sbatch takes for options, such as ``SBATCH_TIMELIMIT``.
+
+    They win over the script's lines, and the command line over them.
+
+    Raises:
+        BadInput: A value that sbatch would refuse.
+    """
+    found = SubmittedOptions()
+    for name in _VARIABLES:
+        variable = f"SBATCH_{name}"
+        if value := environment.get(variable):
+            option = _OPTION_OF_VARIABLE.get(name, name.lower().replace("_", "-"))
+            found = merged(found, read_options([f"--{option}={value}"], where=variable))
     return found
 
 

@@ -69,6 +69,21 @@ def test_a_script_and_the_command_line_beside_it(site, tmp_path):
     assert stays["time_limit_minutes"] is None
 
 
+def test_the_environment_wins_over_the_script_and_the_command_line_over_it(site, tmp_path, monkeypatch):
+    _, config = site
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n#SBATCH -n 4 -t 60 -A chem\nsrun x\n")
+    for name, value in (("TIMELIMIT", "2:00:00"), ("ACCOUNT", "physics"), ("NO_REQUEUE", "1"), ("QOS", "")):
+        monkeypatch.setenv(f"SBATCH_{name}", value)
+    said = as_json(config, "--script", str(script), "--account=math")["submission"]
+    asked = {"num_tasks": 4, "time_limit": 120, "account": "math", "requeue": False}
+    assert {name: said.get(name) for name in (*asked, "qos")} == asked | {"qos": None}
+    assert as_json(config, "--script", str(script), "--user=root")["submission"]["time_limit"] == 60
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "soon")
+    with pytest.raises(BadInput, match="SBATCH_TIMELIMIT"):
+        call(config, "--ntasks=1")
+
+
 def test_it_shows_the_line_of_sbatch(site):
     _, config = site
     shown = call(config, "--time=60", "--comment=by=18:00,no-burst").stdout

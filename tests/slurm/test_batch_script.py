@@ -17,6 +17,7 @@ from advisor.slurm.batch_script import (
     memory_mib,
     merged,
     node_range,
+    read_environment,
     read_options,
     read_script,
     time_limit_minutes,
@@ -62,6 +63,23 @@ def test_any_text_is_a_time_limit_or_wrong(text):
 )
 def test_memory(text, mib):
     assert memory_mib(text) == mib
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field"),
+    [
+        ("ARRAY_INX", "1-9", {"array": "1-9"}),
+        ("MEM_PER_NODE", "4G", {"memory_per_node": 4096}),
+        ("EXCLUSIVE", "exclusive", {"whole_nodes": True}),
+        ("EXCLUSIVE", "user", {}),
+        ("JOB_NAME", "a b", {"name": "a b"}),
+        ("GPUS_PER_NODE", "2", {"generic_resources": "gpu:2"}),
+        ("REQUEUE", "1", {"requeue": True}),
+        ("CORE_SPEC", "1", {}),
+    ],
+)
+def test_variables_of_sbatch(name, value, field):
+    assert read_environment({f"SBATCH_{name}": value, "PATH": "/bin"}).fields == field
 
 
 @pytest.mark.parametrize("text", ["4X", "-1", "4\u212a"])
