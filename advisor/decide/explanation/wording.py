@@ -99,11 +99,14 @@ def would_message(advice: Advice, job: Job, cluster: ClusterSettings) -> str | N
     return clean(f"Burst Advisor: stays here. {said}. To go there: {how}", MESSAGE_LIMIT)
 
 
-def unread_comment_message(advice: Advice) -> str | None:
-    """The line for a job that stays because its comment names data of no known size; None for all others."""
+def with_unread_data(line: str | None, advice: Advice) -> str | None:
+    """The line of ``sbatch``, which also says where a job stays because its data has no known size."""
     if advice.decisive.reason != Reason.DATA_UNKNOWN:
-        return None
-    return clean(f"Burst Advisor: stays here. {sentence(advice.decisive)}", MESSAGE_LIMIT)
+        return line
+    said = sentence(advice.decisive)
+    if line and said in line:
+        return line
+    return clean(f"{line or 'Burst Advisor: stays here'}. {said}", MESSAGE_LIMIT)
 
 
 def with_unread_checkpoint(line: str | None, comment: str | None) -> str | None:

@@ -313,7 +313,7 @@ def reply_to(
         message = wording.would_message(advice, job, settings.cluster)
     if job.comment and "=" in job.comment and acts and settings.submit.tell_user:
         promised = promise_message(job, advice, values, settings, message)
-        message = promised or message or wording.unread_comment_message(advice)
+        message = wording.with_unread_data(promised or message, advice)
         message = wording.with_unread_checkpoint(message, job.comment)
     return AdviseReply(
         v=VERSION,

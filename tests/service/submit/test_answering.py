@@ -75,6 +75,11 @@ def test_a_user_is_told_what_their_comment_does_not_say(tmp_path: Path) -> None:
     assert said.startswith(
         "Burst Advisor: stays here. What its comment says of its data is no size; write data="
     )
+    both = answer_one(tmp_path, ask(comment="data=20XB,by=+3h")).reply.message
+    assert both is not None
+    assert both.startswith(
+        "Burst Advisor: by= is promised nothing: this site makes no promises. What its comment says of"
+    )
     small = answer_one(tmp_path, ask(comment="by=+3h,no-burst")).reply.message
     assert small == "Burst Advisor: by= is promised nothing: this site makes no promises"
     assert answer_one(tmp_path, ask(comment="no-burst")).reply.message is None
