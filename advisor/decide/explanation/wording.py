@@ -115,7 +115,9 @@ def with_unread_checkpoint(line: str | None, comment: str | None) -> str | None:
     if said is None or not math.isnan(said):
         return line
     wrong = f"the comment's checkpoint= is no time: write {HOW_TO_WRITE}"
-    return clean(f"{line}; {wrong}" if line else f"Burst Advisor: {wrong}", MESSAGE_LIMIT)
+    if not line:
+        return f"Burst Advisor: {wrong}"
+    return f"{clean(line, MESSAGE_LIMIT - len(wrong) - 2)}; {wrong}"  # it is not to be what is cut
 
 
 def explanation(advice: Advice) -> str:

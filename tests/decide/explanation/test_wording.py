@@ -20,6 +20,7 @@ from advisor.decide.explanation.wording import (
     in_general,
     recorded_explanation,
     sentence,
+    with_unread_checkpoint,
 )
 from advisor.model.advice import Answer, Quantity, Question, Verdict
 from tests.decide.cases import ask, make_cloud, make_estimates, make_job, make_settings
@@ -68,6 +69,13 @@ def test_the_user_hears_only_of_a_move():
     assert message(ask(estimates=make_estimates(wait=0.0))) is None
     assert message(ask(make_job(queue="burst", explicit_partition=True))) is None
     assert message(ask(settings=make_settings(cluster={"default_mode": "shadow"}))) is None
+
+
+def test_how_to_write_a_checkpoint_is_not_cut_from_a_long_line():
+    said = with_unread_checkpoint("Burst Advisor: " + "word " * 76, "checkpoint=often")
+    assert said is not None
+    assert len(said) <= MESSAGE_LIMIT
+    assert said.endswith("write checkpoint=10min or checkpoint=1h")
 
 
 def test_the_message_promises_no_saving_it_does_not_know():
