@@ -70,9 +70,7 @@ def advise(
     emit(result, output, lambda console: _draw(console, result))
 
 
-def _options(
-    script: Path | None, arguments: list[str], environment: Mapping[str, str]
-) -> SubmittedOptions:
+def _options(script: Path | None, arguments: list[str], environment: Mapping[str, str]) -> SubmittedOptions:
     if script is None and not arguments:
         raise BadInput(
             "no job is described",

@@ -181,7 +181,7 @@ wait-all-nodes wckey workdir wrap
 _VARIABLES: Final = """
 ACCOUNT ARRAY_INX CONSTRAINT EXCLUSIVE GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK GRES HINT JOB_NAME
 MEM_PER_CPU MEM_PER_NODE NO_REQUEUE PARTITION QOS REQUEUE RESERVATION THREADS_PER_CORE TIMELIMIT
-""".split()
+"""
 _OPTION_OF_VARIABLE: Final = {"ARRAY_INX": "array", "MEM_PER_NODE": "mem", "TIMELIMIT": "time"}
 """Where the option's name is another one."""
 _UNUSED_OPTIONS: Final = frozenset(_OTHERS.split())
@@ -226,7 +226,7 @@ def read_environment(environment: Mapping[str, str]) -> SubmittedOptions:
         BadInput: A value that sbatch would refuse.
     """
     found = SubmittedOptions()
-    for name in _VARIABLES:
+    for name in _VARIABLES.split():
         variable = f"SBATCH_{name}"
         if value := environment.get(variable):
             option = _OPTION_OF_VARIABLE.get(name, name.lower().replace("_", "-"))

@@ -93,7 +93,12 @@ def test_it_shows_the_line_of_sbatch(site):
 
 def test_the_cost_of_an_array_is_that_of_all_its_tasks(site, monkeypatch):
     _, config = site
-    values = {"start_there": 60.0, "predicted_wait": 7200.0, "predicted_saving": 3600.0, "predicted_cost": 50.0}
+    values = {
+        "start_there": 60.0,
+        "predicted_wait": 7200.0,
+        "predicted_saving": 3600.0,
+        "predicted_cost": 50.0,
+    }
     said = admin_comment(ask(), values=values)
     reply = AdviseReply(
         v=1, seq=1, id="a", placement="burst", mode="act", reason="capacity.spot", admin_comment=said

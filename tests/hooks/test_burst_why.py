@@ -127,7 +127,7 @@ DEAR = (
 
 LARGE = (
     '{"burst_advisor":1,"id":"a","to":"on-premise","mode":"act","why":"rule.more_memory_than_burst",'
-    '"size":"unknown","n":{"memory":524288,"burst_memory":65536,"burst_nodes":1,"data":2000000}}'
+    '"size":"unknown","n":{"memory":524288,"burst_memory":65536,"burst_nodes":1,"data":2000000,"performance_ratio":1234}}'
 )
 
 

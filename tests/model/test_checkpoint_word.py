@@ -28,7 +28,9 @@ def test_other_comments_say_nothing(comment: str | None) -> None:
     assert at_risk_seconds(comment) == math.inf
 
 
-@pytest.mark.parametrize("word", ["", "often", "10", "0min", "-3h", "10min!", "1" * 40 + "h", "+10min", "10m\u0131n", "10m\u0130n"])
+@pytest.mark.parametrize(
+    "word", ["", "often", "10", "0min", "-3h", "10min!", "1" * 40 + "h", "+10min", "10m\u0131n", "10m\u0130n"]
+)
 def test_what_is_no_time_keeps_nothing(word: str) -> None:
     said = checkpoint_of(f"checkpoint={word}")
     assert said is None or math.isnan(said)
