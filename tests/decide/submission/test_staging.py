@@ -60,7 +60,7 @@ def test_why_says_so_in_a_sentence_and_the_admin_comment_keeps_it() -> None:
 def test_data_that_takes_too_long_or_costs_too_much_keeps_a_job_here() -> None:
     slow = by_price("data=2TB", TARIFF)
     assert slow.decisive.reason == Reason.SAVES_NO_TIME
-    assert "its data (2000 GB) takes 5 h 33 min" in explanation(slow)
+    assert "its data (2,000 GB) takes 5 h 33 min" in explanation(slow)
     dear = by_price("data=20GB,data-out=50GB", TARIFF, Price(seconds_per_usd=3600.0, tokens_usd=100.0))
     assert dear.decisive.reason == Reason.TOO_DEAR
     assert "5.20 USD of the cost is for its data" in explanation(dear)
