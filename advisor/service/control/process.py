@@ -193,20 +193,19 @@ def _run(
     keeper = None
     if settings.paths.shared:
         keeper = _stand_by(settings, signals, notifier)
+        signals.reload.clear()
         settings, _ = _reloaded(settings, reload_settings)  # it may have been the standby for months
     while not signals.stop.is_set():
-        signals.reload.clear()
         refuse_to_leave_instances(settings)
-        control = make_control(settings, notifier=notifier)
+        control, changed = make_control(settings, notifier=notifier), False
         control.start()
         try:
-            while not (signals.stop.is_set() or signals.reload.is_set() or control.is_outdated):
+            while not (signals.stop.is_set() or changed or control.is_outdated):
                 signals.wait(tick)
                 control.feed_watchdog()
                 if signals.reload.is_set():
+                    signals.reload.clear()  # first: a change while the loops end sets it again
                     settings, changed = _reloaded(settings, reload_settings)
-                    if not changed:
-                        signals.reload.clear()
             if control.is_outdated:
                 log.warning(
                     "control.begins_anew", why="another history has taken the place of the one it knew"

@@ -16,6 +16,7 @@ import pytest
 from advisor.files import fence
 from advisor.model.errors import BadInput
 from advisor.model.settings import PathSettings, Settings
+from advisor.model.settings_price import BudgetSettings
 from advisor.service.admin.doctor import Level, _controllers
 from advisor.service.admin.status_report import status_report
 from advisor.service.admin.status_words import status_rows
@@ -76,6 +77,42 @@ def run(monkeypatch: pytest.MonkeyPatch, *controls: Control) -> int:
 def test_a_reload_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Control(signal.SIGHUP, ends=True), Control(signal.SIGTERM, ends=True)
     assert run(monkeypatch, first, second) == 2
+
+
+def test_settings_that_change_while_the_loops_end_are_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Such as an Undo right after the Apply: the loops may take 40 s to end."""
+
+    class EndsSlowly(Control):
+        def stop(self) -> bool:
+            in_file.append(500.0)
+            os.kill(os.getpid(), signal.SIGHUP)
+            return True
+
+    class Waits(Control):
+        def start(self) -> None:
+            pass
+
+        def feed_watchdog(self) -> None:
+            fed.append(None)
+            if len(fed) > 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    in_file, made, fed = [5000.0], list[float](), list[None]()
+    first, last = settings_in(tmp_path), Control(signal.SIGTERM, ends=True)
+    left = [EndsSlowly(signal.SIGHUP, ends=True), Waits(signal.SIGTERM, ends=True), last]
+
+    def make(settings: Settings, **_: object) -> Control:
+        made.append(settings.budget.usd)
+        return left.pop(0)
+
+    def reload_settings() -> Settings:
+        return first.model_copy(update={"budget": BudgetSettings(usd=in_file[-1])})
+
+    monkeypatch.setattr(control_process, "make_control", make)
+    control_process.run(first, reload_settings=reload_settings)
+    assert made == [0.0, 5000.0, 500.0]
 
 
 def test_systemd_hears_of_the_end_and_not_of_a_reload(
