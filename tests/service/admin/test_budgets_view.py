@@ -130,6 +130,20 @@ def test_a_budget_is_set_and_removed_in_the_file_that_keeps_its_comments(tmp_pat
     assert load(path, {}).settings.budget.accounts == {"chem": 5.0}
 
 
+def test_an_account_is_the_same_however_it_is_typed(tmp_path: Path) -> None:
+    """Slurm has all accounts in lower case, and the settings follow it."""
+    path = tmp_path / "advisor.toml"
+    path.write_text("[budget.accounts]\nPhysics = 100.0\nbio = 2.0\n")
+
+    def budgets_after(*arguments: str) -> dict[str, float]:
+        done = CliRunner().invoke(app, ["budget", "set", *arguments, "--config", str(path)])
+        assert done.exit_code == 0, done.output
+        return load(path, {}).settings.budget.accounts
+
+    assert budgets_after("20", "--account", "Physics") == {"bio": 2.0, "physics": 20.0}
+    assert budgets_after("--remove", "--account", "Physics") == {"bio": 2.0}
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
