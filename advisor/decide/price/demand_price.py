@@ -111,6 +111,11 @@ class DemandPrice:
             return self._price * _MAX_FACTOR
         return self._price * max(1.0 / _MAX_FACTOR, reserve / held)
 
+    def clock_is_at(self, now: float) -> None:
+        """Take times that a clock gave which was ahead, and was set back to ``now`` (seconds), for that."""
+        self._since = min(self._since, now)
+        self._next = min(self._next, now + 3600.0 * self.pace.hours)
+
     def days_ahead(self, now: float, period_days: float) -> float:
         """How many days' tokens are there before they accrue: a third of a period's, in a scarcity of money.
 

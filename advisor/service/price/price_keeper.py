@@ -99,6 +99,8 @@ class PriceKeeper:
         if self.doubt:
             self._current = None
             return
+        with self._lock:
+            self._demand.clock_is_at(now)
         money, refill, by_payer, shares = None, None, dict[str, float](), dict[str, float]()
         if self._spending is not None:
             books = self._spending.books()

@@ -276,6 +276,7 @@ class SpendingBudget:
 
     def _books(self) -> Books:
         kept = self._kept
+        kept.began = min(kept.began, self._clock.wall())  # the clock was ahead at the first start
         books = Books(spent=self._days, unattributed=kept.unattributed, began=kept.began, given=kept.given)
         for promise in self._kept.promises.values():
             books.add(promise)

@@ -81,6 +81,24 @@ def test_the_demand_of_past_months_is_forgotten(tmp_path: Path, fixed: float) ->
         world.hands.pass_by(365 * 24 * HOUR)
 
 
+def test_f32_after_a_clock_that_was_ahead_there_is_money_and_the_price_is_read(world: World) -> None:
+    """A host may boot with a wrong clock, and control begins before it is set."""
+    for job in range(50):
+        world.keeper.note(f"{job}@0", index=1000.0 + job, usd=20.0, now=world.hands.wall)
+    world.round()
+    world.hands.wall -= 400 * DAY
+    for job in range(50):
+        world.keeper.note(f"{job}@1", index=9000.0, usd=20.0, now=world.hands.wall)
+    world.round()
+    for _ in range(2):
+        world.hands.pass_by(HOUR)
+        world.round()
+    price = world.keeper.current
+    assert price is not None
+    assert price.tokens_usd == pytest.approx(2 * 2 * 10.0, rel=0.05)  # twice what has accrued since
+    assert price.seconds_per_usd >= 9000.0
+
+
 def test_the_price_of_an_account_falls_as_its_money_is_left(tmp_path: Path) -> None:
     for number, (said, expected) in enumerate(
         (({}, 0.25), ({"usd_per_hour_saved": 2.0}, 1.0), ({"carry_over": True}, 1.0))
