@@ -247,7 +247,9 @@ class RunTimeKnowledge:
             return None
         if position > self._store.last_position():  # it was built from another database
             return None
-        known.promises.of_confidence(self._settings.promise.confidence)
+        confidence = self._settings.promise.confidence
+        self._is_changed |= known.promises.levels.confidence != confidence  # `advisor serve` has the former one
+        known.promises.of_confidence(confidence)
         self._known = known
         return position
 

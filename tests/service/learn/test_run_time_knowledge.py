@@ -153,6 +153,18 @@ def test_jobs_of_the_history_are_learned_once_and_saved(desk: Desk) -> None:
     assert np.array_equal(desk.saved().chances(outcome(99).job), first)
 
 
+def test_another_confidence_of_promises_is_saved_at_once(desk: Desk, tmp_path: Path) -> None:
+    """`advisor serve` promises by what is saved; on a quiet site no job may end for days."""
+    desk.store.add([outcome(number) for number in range(3)], source="slurm")
+    desk.knowledge.learn()
+    assert desk.saved().promises.levels.confidence == 0.95
+    settings = make_settings(tmp_path).model_copy(update={"promise": PromiseSettings(confidence=0.8)})
+    clock = Clock(monotonic=lambda: 0.0)
+    reloaded = Desk(RunTimeKnowledge(settings, desk.store, desk.models, clock), desk.store, desk.models, [0.0])
+    reloaded.knowledge.learn()
+    assert reloaded.saved().promises.levels.confidence == 0.8
+
+
 def test_the_intervals_of_advice_are_judged_by_the_waits_and_run_times(desk: Desk) -> None:
     desk.knowledge.learn()
     before = desk.saved()
