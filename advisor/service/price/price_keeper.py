@@ -220,5 +220,9 @@ class PriceKeeper:
             return False
         if found is None:
             return False
+        # months ago, under another policy or before a long stop: what is seen from now on is not of so long
+        newest = max((time for time, _, _ in found.seen.values()), default=0.0)
+        if self._clock.wall() - max(newest, found.next_reading) > self._demand.pace.window_days * DAY:
+            return False
         self._demand.take_up(DemandKept(found.observed_since, found.price, found.next_reading, found.seen))
         return True

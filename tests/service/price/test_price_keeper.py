@@ -99,6 +99,18 @@ def test_f32_after_a_clock_that_was_ahead_there_is_money_and_the_price_is_read(w
     assert price.seconds_per_usd >= 9000.0
 
 
+def test_demand_of_before_a_long_absence_is_not_taken_up(world: World) -> None:
+    """Such as months under another policy: what is seen since would count as the demand of four weeks."""
+    for job in range(50):
+        world.keeper.note(f"{job}@0", index=1000.0 + job, usd=20.0, now=world.hands.wall)
+    world.round()
+    world.keeper.save_now()
+    for days, is_new in ((20.0, False), (20.0, True)):
+        world.hands.pass_by(days * DAY)
+        world.start()
+        assert world.keeper.is_new == is_new
+
+
 def test_the_price_of_an_account_falls_as_its_money_is_left(tmp_path: Path) -> None:
     for number, (said, expected) in enumerate(
         (({}, 0.25), ({"usd_per_hour_saved": 2.0}, 1.0), ({"carry_over": True}, 1.0))
