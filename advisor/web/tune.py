@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from advisor.config.editing import edited
+from advisor.config.redacting import redacted
 from advisor.decide.explanation.display import duration, usd
 from advisor.model.advice import Mode
 from advisor.model.errors import BadInput
@@ -113,12 +114,12 @@ class _Pages:
     ) -> Response:
         file = self._site.load().file
         before, after = edited(file, changes)
-        lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
+        diff = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
         try:
             changed = changes_of(file, changes)
         except BadInput as error:
             raise _refused(error) from None
-        data = {"changes": changed, "diff": lines, "file_hash": _hash(before)}
+        data = {"changes": changed, "diff": [redacted(line) for line in diff], "file_hash": _hash(before)}
         return self._answers.page(
             request, "tune_review.html", data, action=action, reason=reason, fields=fields, file=str(file)
         )

@@ -182,6 +182,17 @@ def test_undo_brings_back_what_was_and_is_a_change_of_its_own(tuned: Path, ask_s
     assert "changed after it" in again.text
 
 
+def test_the_lines_of_an_undo_show_no_password(tuned: Path, ask_site: Ask) -> None:
+    url = "postgresql://advisor:hunter2@db/advisor"
+    history = SettingsHistory(tuned, settings_of(tuned).paths.state)
+    history.apply({"paths.database_url": url}, author="root", reason="a try", now=1e9)
+    history.apply({"budget.usd": 250.0}, author="root", reason="a try", now=1e9)
+    page = ask_site(tuned).get("/tune/undo/1")
+    assert page.status_code == 200
+    assert "postgresql://advisor:***@db/advisor" in page.text
+    assert "hunter2" not in page.text
+
+
 def test_a_file_that_changed_meanwhile_is_looked_at_anew(tuned: Path, ask_site: Ask) -> None:
     client = ask_site(tuned)
     hidden = review(client, **{"budget.usd": "300"})
