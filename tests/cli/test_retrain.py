@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from advisor.history.models import ModelStore
 from advisor.history.store import HistoryStore
@@ -105,6 +107,22 @@ def test_a_worse_model_is_not_promoted_unless_forced(state):
     assert forced["promoted"]
     assert forced["backtest"]["is_worse"]
     assert store.current("size") == forced["version"] != version
+
+
+def test_an_end_of_a_clock_that_was_ahead_leaves_a_week_to_judge_by(tmp_path):
+    """The week before that end has no jobs, and every new model would be promoted unseen."""
+    folder, shift = tmp_path / "ahead", time.time() - EPOCH - 3 * WEEK - 4000.0
+    folder.mkdir(mode=0o700)
+    with HistoryStore(f"sqlite:///{folder}/history.db") as store:
+        for one in outcomes_of(900):
+            submit, end = one.job.submit_time + shift, one.end_time + shift
+            is_last = one.job.job_id == 900
+            job = structs.replace(one.job, submit_time=submit)
+            end += 52 * WEEK * is_last
+            store.add([structs.replace(one, job=job, start_time=submit, end_time=end)])
+    result = json.loads(retrain(folder, "--format", "json").stdout)
+    assert result["promoted"]
+    assert result["backtest"]["jobs"] >= 200
 
 
 def test_too_little_history_leaves_everything_as_it_is(tmp_path):
