@@ -217,6 +217,7 @@ class Control:
         if at_work:
             log.warning("control.loop_did_not_end", loops=at_work)
             return False
+        self._named.learn.keep()
         self.store.close()
         log.info("control.stopped")
         return True

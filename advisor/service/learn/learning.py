@@ -274,6 +274,14 @@ class LearnLoop(Feature):
         except Exception:  # a damaged history may hold anything; nodes are started and ended all the same
             log.exception("knowledge.not_prepared")
 
+    def keep(self) -> None:
+        """Save at the end what was judged of run times and promises: the next process judges no end again."""
+        try:
+            if self.run_times is not None:
+                self.run_times.save(at_once=True)
+        except AdvisorError as error:
+            log.warning("run_times.not_kept", code=error.code, message=str(error))
+
     def slowdown(self, queued: QueuedJob) -> float:
         """How many times longer a queued job runs in the cloud than on-premise."""
         return self.ratios.slowdown(on_premise_job(queued, self._settings).job)

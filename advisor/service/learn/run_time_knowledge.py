@@ -219,10 +219,11 @@ class RunTimeKnowledge:
         levels = self._known.promises.levels
         return {"made": levels.made, "kept": levels.kept, "open": dict(self._open)}
 
-    def save(self) -> None:
-        """Save what was learned, every ten minutes at most."""
+    def save(self, *, at_once: bool = False) -> None:
+        """Save what was learned, every ten minutes at most, or now."""
         now = self._clock.monotonic()
-        if self._is_changed and self._position is not None and now - self._saved_at >= _SAVE_SECONDS:
+        is_due = at_once or now - self._saved_at >= _SAVE_SECONDS
+        if self._is_changed and self._position is not None and is_due:
             self._models.save(RUN_TIMES_KIND, self._known.to_arrays(), {"position": self._position})
             self._saved_at, self._is_changed = now, False
 

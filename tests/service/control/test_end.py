@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from advisor.service.control.connections import Connections
 from advisor.service.control.wiring import Control
+from advisor.service.learn.learning import LearnLoop
 from advisor.service.running.clock import Clock
 from advisor.service.running.loops import LoopRunner, Step
 from advisor.service.stability.actuators import TakeBackLoop
@@ -55,6 +56,27 @@ def test_only_who_acts_there_keeps_slurm_from_being_given_back(
     loop.go_on.set()
     assert control.stop()
     assert let_go.is_set()
+
+
+def test_what_was_judged_is_kept_once_the_loops_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, _ = held_world(tmp_path)
+    control = Control(
+        world.settings, Connections(slurm=world.slurm, nodes_asked=world.slurm), clock=world.clock.clock
+    )
+    (learn,) = (feature for feature in control.features if isinstance(feature, LearnLoop))
+    kept = threading.Event()
+    monkeypatch.setattr(learn, "keep", kept.set)
+    loop = Computing()
+    control.runners["learn"] = LoopRunner(loop, Clock())
+    control.runners["learn"].start()
+    assert loop.begun.wait(60)
+    assert not control.stop(timeout=0.05)
+    assert not kept.is_set(), "another thread is at work on it"
+    loop.go_on.set()
+    assert control.stop()
+    assert kept.is_set()
 
 
 def test_a_feature_that_cannot_let_go_keeps_no_other_from_it(

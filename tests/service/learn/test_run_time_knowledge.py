@@ -291,6 +291,19 @@ def test_promises_are_counted_and_a_cancelled_job_is_none(desk: Desk) -> None:
     assert desk.saved().promises.levels.kept == 1
 
 
+def test_a_promise_that_was_judged_outlives_a_reload(desk: Desk, tmp_path: Path) -> None:
+    """Each Apply of the pages is one; the history says that the end was judged."""
+    loop = learn_loop(desk, make_settings(tmp_path), SimpleNamespace(), view=SimpleNamespace())
+    loop.run_times = desk.knowledge
+    desk.knowledge.learn()
+    assert desk.saved().promises.levels.made == 0
+    desk.knowledge.judge_promise(promised(outcome(1), 2.0), outcome(1))
+    desk.knowledge.save()
+    loop.keep()
+    kept = RunTimesOfJobs.from_arrays(desk.models.load(RUN_TIMES_KIND)[0])
+    assert kept.promises.levels.made == 1
+
+
 def test_kept_promises_teach_the_less_the_more_are_open(desk: Desk) -> None:
     """The first of a burst of like jobs end early; the long ones are still in the queue."""
     record = promised(outcome(1), 6.0)
