@@ -90,8 +90,10 @@ def recommend(
     picked = result["pick"]["usd"]
     written = None
     if write and picked:
-        budget = _monthly(settings.budget, picked)
-        written = write_settings(config, lambda: budget, "advisor recommend --write")
+        # the settings may have changed while the weeks were rehearsed
+        written = write_settings(
+            config, lambda: _monthly(settings_of(config).budget, picked), "advisor recommend --write"
+        )
     result |= {"written": written, "seconds": time.perf_counter() - begun}
 
     def draw(console: Console) -> None:

@@ -126,6 +126,23 @@ def test_accounts_keep_the_period_of_their_money(tmp_path: Path) -> None:
     }
 
 
+def test_a_period_that_was_set_during_the_rehearsal_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "advisor.toml"
+    config.write_text(
+        f'[paths]\nstate = "{tmp_path}/state"\n[budget]\nperiod = "day"\naccounts = {{ chem = 3.0 }}\n'
+    )
+
+    def rehearsed(*_: object, **__: object) -> dict[str, Any]:
+        config.write_text(config.read_text() + 'account_period = "week"\n')
+        return {"pick": {"usd": 50.0}}
+
+    monkeypatch.setattr("advisor.cli.recommend._recommended", rehearsed)
+    recommended(config, "--write", "--format", "json")
+    assert tomllib.loads(config.read_text())["budget"]["account_period"] == "week"
+
+
 def test_too_little_history_says_how_much_is_needed(tmp_path: Path) -> None:
     arguments = ["recommend", "--config", str(site(tmp_path, 10))]
     with pytest.raises(BadInput, match="500 jobs of 28 days"):
