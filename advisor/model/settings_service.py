@@ -30,7 +30,7 @@ class SubmitSettings(Section):
         why="An answer takes well under 1 ms, so 50 ms leaves room for a busy host, and users do not notice "
         "it.",
         unit="s",
-        gt=0.0,
+        ge=0.001,
         le=0.5,
         expert=True,
     )
@@ -52,7 +52,7 @@ class SubmitSettings(Section):
         why="A restart of `advisor serve` takes a few seconds; a longer pause leaves jobs without advice. No "
         "submission is delayed by it.",
         unit="s",
-        gt=0.0,
+        ge=0.1,
         le=3600.0,
         expert=True,
     )

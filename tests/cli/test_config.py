@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import threading
 import time
 from pathlib import Path
@@ -243,6 +244,21 @@ def test_changes_are_listed_and_taken_back_in_a_terminal(file, tmp_path):
     (newest, *_) = json.loads(call("history", "--config", str(file), "--format", "json"))["changes"]
     assert (newest["undoes"], newest["reason"]) == (1, "new disks")
     assert "undoes 1" in call("history", "--config", str(file))
+
+
+@pytest.mark.parametrize("name", ["budget_seconds", "breaker_failures", "breaker_seconds"])
+def test_the_hook_takes_every_value_that_the_settings_allow(name):
+    """What it does not take it replaces by its default, which slurmctld's log alone says."""
+    from advisor.config.definitions import by_key
+    from advisor.slurm import hook_files
+
+    script = (hook_files.folder() / hook_files.HOOK_MODULE).read_text()
+    told, factor = ("budget_ms", 1000.0) if name == "budget_seconds" else (name, 1.0)
+    taken = re.search(rf"LIMITS = .*{told} = {{(.+?), (.+?)}}", script)
+    allowed = re.fullmatch(r"at least (.+), at most (.+)", by_key()[f"submit.{name}"].limits)
+    assert [factor * float(limit.replace(",", "")) for limit in allowed.groups()] == [
+        *map(float, taken.groups())
+    ]
 
 
 def test_what_the_hook_is_told_needs_its_file_written_anew():

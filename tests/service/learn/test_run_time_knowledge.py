@@ -160,7 +160,9 @@ def test_another_confidence_of_promises_is_saved_at_once(desk: Desk, tmp_path: P
     assert desk.saved().promises.levels.confidence == 0.95
     settings = make_settings(tmp_path).model_copy(update={"promise": PromiseSettings(confidence=0.8)})
     clock = Clock(monotonic=lambda: 0.0)
-    reloaded = Desk(RunTimeKnowledge(settings, desk.store, desk.models, clock), desk.store, desk.models, [0.0])
+    reloaded = Desk(
+        RunTimeKnowledge(settings, desk.store, desk.models, clock), desk.store, desk.models, [0.0]
+    )
     reloaded.knowledge.learn()
     assert reloaded.saved().promises.levels.confidence == 0.8
 
