@@ -64,7 +64,7 @@ def _retrained(settings: Settings, jobs: int, *, force: bool) -> dict[str, Any]:
     with HistoryStore(settings.history_url) as store, working("reading the history"):
         outcomes = [on_premise_outcome(outcome, settings, store) for outcome in store.recent(jobs)]
     history = SizeHistory.from_outcomes(outcomes, utc_offset_seconds=settings.cluster.utc_offset_seconds)
-    # the history's own clock, so that an old log can be used as well; no end to come, of a clock that was ahead
+    # the history's own clock, so that an old log can be used as well, but no end to come: a clock was ahead
     now = min(max((outcome.end_time for outcome in outcomes), default=0.0), time.time()) + 1.0
     del outcomes
     least = settings.estimator.min_finished_jobs
