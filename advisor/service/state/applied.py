@@ -157,7 +157,11 @@ class SettingsHistory:
                 code="config.undo",
             )
         now = values_in_file(self._settings)
-        other = [change.key for change in entry.changes if _text(now.get(change.key)) != change.after]
+        other = [
+            change.key
+            for change in entry.changes
+            if _value(_text(now.get(change.key))) != _value(change.after)  # 500 in the file may be 500.0 here
+        ]
         if other:
             raise BadInput(
                 f"{', '.join(other)} was changed after it",

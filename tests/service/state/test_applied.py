@@ -73,6 +73,17 @@ def test_infinity_is_remembered_as_such(history: SettingsHistory) -> None:
     assert history.to_undo(number) == {"price.uncertainty_limit_minutes": math.inf}
 
 
+def test_a_number_written_by_hand_without_a_point_is_no_later_change(
+    path: Path, history: SettingsHistory
+) -> None:
+    """`budget set` knows 500 as 500.0; the file keeps what stands there."""
+    path.write_text("[budget.accounts]\nbio = 500\n")
+    before = path.read_text()
+    history.apply({"budget.accounts": {"bio": 500.0, "chem": 5.0}}, author="a", reason="a try", now=1.0)
+    history.apply(history.to_undo(1), author="a", reason="undo", now=2.0, undoes=1)
+    assert path.read_text() == before
+
+
 def test_what_was_changed_since_is_not_undone(path: Path, history: SettingsHistory) -> None:
     number = apply(history, {"budget.usd": 800.0})
     path.write_text(path.read_text().replace("800.0", "900.0"))
