@@ -216,8 +216,9 @@ def decide(
     kept: dict[str, ToldNotice] = {}
     for condition in found:
         before = told.notices.get(condition.key)
-        since = now if before is None else before.since
-        last = None if before is None else before.told_at
+        # a time to come is of a clock that was ahead
+        since = now if before is None else min(now, before.since)
+        last = None if before is None or before.told_at is None else min(now, before.told_at)
         is_due = condition.is_event or now - since >= WAIT_SECONDS
         if condition.is_event and last is not None:
             is_due = False

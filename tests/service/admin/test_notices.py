@@ -18,7 +18,7 @@ from advisor.service.admin.notice_delivery import deliver
 from advisor.service.admin.notices import WAIT_SECONDS, Condition, Notice, conditions, decide
 from advisor.service.admin.since import clock_text
 from advisor.service.admin.status_report import _cloud_troubles
-from advisor.service.state.records import ToldNotices
+from advisor.service.state.records import ToldNotice, ToldNotices
 from advisor.service.state.state_files import NOTICES, TRAININGS
 from tests.commands import app
 from tests.full_disk import room_for
@@ -167,6 +167,17 @@ def test_a_short_trouble_is_never_told() -> None:
     assert site.round(TROUBLE) == []
     assert site.round() == []
     assert site.round(TROUBLE, after=WAIT_SECONDS) == []
+
+
+@pytest.mark.parametrize("was_told", [False, True])
+def test_f32_a_trouble_seen_with_a_clock_ahead_is_told(*, was_told: bool) -> None:
+    known = ToldNotice(NOW + 400 * DAY, NOW + 401 * DAY if was_told else None, "it fails")
+    told, said = ToldNotices({"loop": known}), []
+    for seconds in (0.0, WAIT_SECONDS, DAY):
+        found = [Condition(key="loop", text="it fails")]
+        notices, told = decide(found, told, now=NOW + seconds, repeat_seconds=DAY)
+        said.append(len(notices))
+    assert said == ([0, 0, 1] if was_told else [0, 1, 0])
 
 
 def test_an_event_is_told_at_once_and_once() -> None:
