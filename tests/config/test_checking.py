@@ -82,6 +82,8 @@ def test_findings(settings, text, key, severity, mend):
         ("price", "[waiting]\nshort_wait_seconds = 900\n", "waiting.short_wait_seconds", "sets it to 0.0"),
         ("price", "[placement]\ncutoff_minutes = 30\n", "placement.cutoff_minutes", 'only "cunha2017" reads'),
         ("cunha2017", "[hedge]\nenabled = true\n", "hedge.enabled", 'policy "cunha2017" sets it to false'),
+        ("cunha2017", "[promise]\nenabled = true\n", "promise.enabled", "sets it to false"),
+        ("ambati2021", "[promise]\nusd_per_job = 2\n", "promise.usd_per_job", 'only "price" reads it'),
         ("agarwal2023", "[price]\nloss_weight = 2\n", "price.loss_weight", 'only "price" reads it'),
         ("deng2013", "[acquirer]\nkept_nodes = 2\n", "acquirer.kept_nodes", "sets it to 0"),
     ],
@@ -96,6 +98,7 @@ def test_a_setting_that_the_policy_ignores_or_replaces(settings, policy, text, k
     ("policy", "text"),
     [
         ("price", "[hedge]\nenabled = true\n[price]\nloss_weight = 2\n"),
+        ("price", "[promise]\nenabled = true\nconfidence = 0.9\n"),
         ("ambati2021", "[waiting]\nshort_wait_seconds = 900\n"),
         ("agarwal2023", "[acquirer]\nkept_nodes = 2\n[matching]\nenabled = true\n"),
         ("cunha2017", "[hedge]\nenabled = false\n"),

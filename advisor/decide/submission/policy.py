@@ -28,6 +28,7 @@ _OFF: Final[Sections] = MappingProxyType(
     {
         "waiting": _DECIDED_ONCE,
         "hedge": {"enabled": False},
+        "promise": {"enabled": False},
         "size": {"enabled": False},
         "portfolio": {"enabled": False},
         "matching": {"enabled": False},
@@ -48,7 +49,7 @@ _SECTIONS: Final[Mapping[Policy, Sections]] = MappingProxyType(
 )
 _UNDER_LSF: Final[Sections] = MappingProxyType(
     {
-        **{name: values for name, values in _OFF.items() if name not in {"waiting", "size"}},
+        **{name: values for name, values in _OFF.items() if name not in {"waiting", "size", "promise"}},
         "cluster": {"hook": False, "requeue_default": False},
     }
 )
@@ -64,6 +65,8 @@ READ_BY: Final[Mapping[str, Policy]] = MappingProxyType(
         "price.loss_weight": "price",
         "price.uncertainty_limit_minutes": "price",
         "hedge.enabled": "price",
+        "promise.confidence": "price",
+        "promise.usd_per_job": "price",
         "placement.use_cutoff": "cunha2017",
         "placement.cutoff_minutes": "cunha2017",
         "placement.cutoff_decay": "cunha2017",

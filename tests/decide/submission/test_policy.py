@@ -105,6 +105,15 @@ def test_these_policies_never_move_a_job(policy: Policy, wait: float) -> None:
     assert advice.decisive.verdict is Verdict.NO
 
 
+@pytest.mark.parametrize("scheduler", ["slurm", "lsf"])
+@pytest.mark.parametrize(("policy", "is_on"), [("price", True), ("cunha2017", False), ("ambati2021", False)])
+def test_promises_are_those_of_the_price(scheduler: str, policy: Policy, *, is_on: bool) -> None:
+    """Under the published rules a user reads that the site makes none, and the job uses spot like others."""
+    cluster = {"scheduler": scheduler, "policy": policy}
+    settings = Settings.model_validate({"cluster": cluster, "promise": {"enabled": True}})
+    assert in_force(settings).promise.enabled is is_on
+
+
 def test_under_lsf_a_job_may_be_requeued_only_where_it_says_so() -> None:
     """Replays of the history, which does not know it, would put every job on spot."""
     settings = Settings.model_validate({"cluster": {"scheduler": "lsf"}})
