@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -37,6 +38,7 @@ from advisor.service.observation.poll_view import SharedView
 from advisor.service.observation.site_view import cluster_state
 from advisor.service.running.clock import Clock
 from advisor.service.running.feature import Feature, Gauges, Poll
+from advisor.service.running.isolating import do_all
 from advisor.service.running.loops import LoopRunner, Step
 from advisor.service.running.metrics import ControlMetrics
 from advisor.service.state.budget import SpendingBudget
@@ -275,12 +277,14 @@ class LearnLoop(Feature):
             log.exception("knowledge.not_prepared")
 
     def keep(self) -> None:
-        """Save at the end what was judged of run times and promises: the next process judges no end again."""
+        """Save at the end what was learned: each model has seen the same ends, and none is judged again."""
+        saves: list[Callable[[], object]] = [self.knowledge.save, partial(self.sizes.save, at_once=True)]
+        if self.run_times is not None:
+            saves.append(partial(self.run_times.save, at_once=True))
         try:
-            if self.run_times is not None:
-                self.run_times.save(at_once=True)
+            do_all(*saves)
         except AdvisorError as error:
-            log.warning("run_times.not_kept", code=error.code, message=str(error))
+            log.warning("knowledge.not_kept", code=error.code, message=str(error))
 
     def slowdown(self, queued: QueuedJob) -> float:
         """How many times longer a queued job runs in the cloud than on-premise."""

@@ -70,13 +70,14 @@ class SizeKnowledge:
             self._model.learn(outcome)
             self._is_changed = True
 
-    def save(self) -> bool:
+    def save(self, *, at_once: bool = False) -> bool:
         """Save the model for the submit server; False when nothing is new or it is too early.
 
         Where `advisor retrain` has ended since the last `refresh`, the newer model stays.
         """
         now = self._clock.monotonic()
-        if self._model is None or not self._is_changed or now - self._saved_at < _SAVE_SECONDS:
+        is_due = at_once or now - self._saved_at >= _SAVE_SECONDS
+        if self._model is None or not self._is_changed or not is_due:
             return False
         if self._models.current(SIZE_KIND) != self._version:
             return False

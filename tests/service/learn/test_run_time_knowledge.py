@@ -38,6 +38,7 @@ from advisor.predict.intervals import Intervals
 from advisor.predict.promised.levels import Kind
 from advisor.predict.promised.waits import Plans
 from advisor.predict.run_times.run_times import RunTimesOfJobs
+from advisor.service.learn.knowledge import Knowledge
 from advisor.service.learn.learning import LearnLoop
 from advisor.service.learn.run_time_knowledge import RunTimeKnowledge
 from advisor.service.observation.poll_view import SharedView
@@ -295,7 +296,8 @@ def test_promises_are_counted_and_a_cancelled_job_is_none(desk: Desk) -> None:
 
 def test_a_promise_that_was_judged_outlives_a_reload(desk: Desk, tmp_path: Path) -> None:
     """Each Apply of the pages is one; the history says that the end was judged."""
-    loop = learn_loop(desk, make_settings(tmp_path), SimpleNamespace(), view=SimpleNamespace())
+    others = SimpleNamespace(save=lambda **_: False)
+    loop = learn_loop(desk, make_settings(tmp_path), others, view=SimpleNamespace())
     loop.run_times = desk.knowledge
     desk.knowledge.learn()
     assert desk.saved().promises.levels.made == 0
@@ -304,6 +306,24 @@ def test_a_promise_that_was_judged_outlives_a_reload(desk: Desk, tmp_path: Path)
     loop.keep()
     kept = RunTimesOfJobs.from_arrays(desk.models.load(RUN_TIMES_KIND)[0])
     assert kept.promises.levels.made == 1
+
+
+def test_an_end_teaches_sizes_once_whatever_reloads(desk: Desk, tmp_path: Path) -> None:
+    """Under the price the k-NN, whose position both go by, is saved every ten minutes, sizes each minute."""
+    learned: list[int] = []
+    view: Any = SimpleNamespace(state_at=lambda _: None)
+    for _ in range(2):
+        loop = learn_loop(desk, make_settings(tmp_path), SimpleNamespace(ratio=lambda _: 1.0), view=view)
+        loop.knowledge = Knowledge(make_settings(tmp_path), desk.store, desk.models)
+        loop.knowledge.prepare()
+        loop.sizes = SimpleNamespace(  # type: ignore[assignment]
+            learn=lambda outcomes: learned.extend(one.job.job_id for one in outcomes),
+            save=lambda **_: False,
+        )
+        desk.store.add([outcome(1)], source="slurm")
+        loop.learn_ends()
+        loop.keep()
+    assert learned == [1]
 
 
 def test_kept_promises_teach_the_less_the_more_are_open(desk: Desk) -> None:
