@@ -18,7 +18,7 @@ import typer.main
 
 from advisor.config import check as find_mistakes
 from advisor.config import load
-from advisor.config.definitions import by_key, section_models
+from advisor.config.definitions import RETIRED, by_key, section_models
 from advisor.decide.explanation.reasons import Reason
 from advisor.model.advice import Mode
 from advisor.model.errors import BadInput
@@ -161,7 +161,7 @@ def settings_named() -> Iterator[tuple[Path, str]]:
 
 @named(list(dict.fromkeys(settings_named())))
 def test_setting_exists(page: Path, value: str) -> None:
-    assert value in by_key()
+    assert value in by_key() or (page.name == "CHANGELOG.md" and value in RETIRED)
 
 
 def toml_blocks() -> list[tuple[Path, str]]:
