@@ -181,8 +181,8 @@ def _is_acting(said: Mode, job: Job, settings: Settings) -> bool:
 def tells_user(job: Job, settings: Settings) -> bool:
     """Whether the user of a job that is not moved is told what the cloud would save, and how to go there.
 
-    In the mode ``opt-in`` only where the site's word would move it.
+    Nobody outside the pilot is, and in the mode ``opt-in`` only where there is a word that moves it.
     """
     said = settings.cluster.mode_of(job.queue)
-    is_moved_by_word = said is Mode.OPT_IN and settings.cluster.opt_in_comment and _in_pilot(job, settings)
-    return said is Mode.ADVISE or bool(is_moved_by_word)
+    is_told = said is Mode.ADVISE or (said is Mode.OPT_IN and settings.cluster.opt_in_comment != "")
+    return is_told and _in_pilot(job, settings)

@@ -126,8 +126,8 @@ def _cloud(report: Mapping[str, Any]) -> Iterator[Condition]:
     if collected := counters.get("orphans_collected"):
         yield Condition(
             key=f"orphans.{report['control'].get('pid')}.{collected}",
-            text=f"instances without a node that advisor control has ended since it began: {collected}. EC2 has "
-            "charged for them; `journalctl -u advisor-control` names them",
+            text=f"instances without a node that advisor control has ended since it began: {collected}. EC2 "
+            "has charged for them; `journalctl -u advisor-control` names them",
             is_event=True,
         )
     if stuck := counters.get("handovers_stuck"):

@@ -106,6 +106,14 @@ def test_a_word_that_would_move_nothing_is_not_told(cluster: dict[str, Any], *, 
     assert tells_user(make_job(queue="onprem", user="ann"), settings) is told
 
 
+@pytest.mark.parametrize("mode", ["advise", "opt-in"])
+def test_in_a_pilot_only_its_own_users_are_told(mode: str) -> None:
+    """All others are in shadow mode: the word for opt-in would not move their jobs."""
+    pilot = make_settings(cluster={"modes": {"onprem": mode}, "pilot_users": ("ann",)})
+    told = [user for user in ("ann", "bob") if tells_user(make_job(queue="onprem", user=user), pilot)]
+    assert told == ["ann"]
+
+
 @pytest.mark.parametrize(("mode", "how"), [("advise", "-p burst"), ("opt-in", "--comment=burst")])
 def test_the_user_reads_what_the_cloud_would_do_and_how_to_go_there(mode: str, how: str) -> None:
     settings = make_settings(cluster={"modes": {"onprem": mode}})
