@@ -96,7 +96,8 @@ class World:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.hands, self.slurm, self.chances = Hands(), Slurm(), Chances()
-        sections = {"budget": {"usd": 240.0, "period": "day"}} | settings
+        cluster = {"policy": "price"} | settings.pop("cluster", {})
+        sections = {"cluster": cluster, "budget": {"usd": 240.0, "period": "day"}} | settings
         self.settings: Settings = make_settings(**sections)
         self.view = SharedView(self.hands.clock, 60.0)
         self.folder = folder
