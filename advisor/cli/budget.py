@@ -99,9 +99,8 @@ def set_budget(
     def changes() -> dict[str, Any]:
         """All budgets of accounts are one setting: of those that are in the file when it is written."""
         now = settings_of(config)
-        named = (
-            payer.lower() if account and now.cluster.scheduler == "slurm" else payer
-        )  # as the settings are
+        # of Slurm's accounts the settings keep lower case alone
+        named = payer.lower() if account and now.cluster.scheduler == "slurm" else payer
         return changes_for(now.budget, named, usd=usd, period=period, carry_over=carry_over, remove=remove)
 
     written = write_settings(config, changes, "advisor budget set")

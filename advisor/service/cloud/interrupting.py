@@ -102,9 +102,8 @@ class InterruptionLoop:
         self._hurried: dict[int, int] = {}  # job: its interruptions when its begin time was set to now
         self._kept_off: dict[int, str] = {}
         self._left_at: dict[int, float | None] = {}  # job to be placed: start of the run that it was to leave
-        self._not_launched: set[tuple[int, int]] = (
-            set()
-        )  # jobs that the last poll showed so, and their restarts
+        # jobs whose launch had failed at the last poll, and their restarts
+        self._not_launched: set[tuple[int, int]] = set()
         self._released_here: set[int] = set()  # moved jobs that Slurm held on-premise, and may hold again
 
     def steps(self) -> Sequence[Step]:

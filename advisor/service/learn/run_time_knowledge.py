@@ -249,9 +249,8 @@ class RunTimeKnowledge:
         if position > self._store.last_position():  # it was built from another database
             return None
         confidence = self._settings.promise.confidence
-        self._is_changed |= (
-            known.promises.levels.confidence != confidence
-        )  # `advisor serve` has the former one
+        # `advisor serve` has the former one
+        self._is_changed |= known.promises.levels.confidence != confidence
         known.promises.of_confidence(confidence)
         self._known = known
         return position
