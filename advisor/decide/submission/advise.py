@@ -181,7 +181,8 @@ def _is_acting(said: Mode, job: Job, settings: Settings) -> bool:
 def tells_user(job: Job, settings: Settings) -> bool:
     """Whether the user of a job that is not moved is told what the cloud would save, and how to go there.
 
-    Nobody outside the pilot is, and in the mode ``opt-in`` only where there is a word that moves it.
+    Users outside the pilot are not told. In the mode ``opt-in`` they are told only where a word moves the
+    job.
     """
     said = settings.cluster.mode_of(job.queue)
     is_told = said is Mode.ADVISE or (said is Mode.OPT_IN and settings.cluster.opt_in_comment != "")
